@@ -11,4 +11,8 @@ struct cpu_count {
 
 void cpu_count(struct cpu_count *out);
 
+/* The quota of this process's cgroup (v1 or v2) and all above it, in CPUs; 0: none. `root` stands
+ * before /proc and /sys: "" but in tests. */
+double cpu_quota(const char *root);
+
 #endif

@@ -52,16 +52,25 @@ struct fs {
 
 const struct fs *fs_posix(void);
 
+/* The process's file system: fs_posix() unless a test program chose another before it started
+ * threads. The gateway and the commands use this one. Any thread. */
+const struct fs *fs_current(void);
+void fs_use(const struct fs *fs);
+
+int fs_error(int errno_value); /* the code above that an errno becomes */
+
 /* Shorthands over the table. */
 int fs_open(const struct fs *fs, const char *path, int flags, struct fs_file **out);
 void fs_close(struct fs_file *file); /* NULL is fine */
 int fs_pread_all(struct fs_file *file, void *p, size_t n,
                  uint64_t offset); /* WEIR_END when short */
+/* Makes the directory and what is missing above it; the entries are durable on return. */
 int fs_mkdirs(const struct fs *fs, const char *path);
+int fs_sync_parent(const struct fs *fs, const char *path); /* sync_dir of the folder it is in */
 /* The whole file, terminated, to be freed with mem_free; WEIR_TOO_LARGE over max. */
 int fs_read_file(const struct fs *fs, const char *path, size_t max, char **out, size_t *out_n);
 /* Replaces the file so that after a crash it holds the old or the new content, whole: temporary
- * file beside it, datasync, rename, sync_dir. */
+ * file `path.tmp` beside it, datasync, rename, sync_dir. One caller a path at a time. */
 int fs_replace_file(const struct fs *fs, const char *path, const void *p, size_t n);
 
 #endif
