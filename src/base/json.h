@@ -16,6 +16,10 @@
 #include "base/hash.h"
 #include "base/slice.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Text given to json_parse must be followed by this many readable bytes (any content). */
 #define JSON_PADDING 64
 
@@ -75,9 +79,18 @@ bool json_pointer(struct json_value root, struct slice pointer, struct json_valu
 void json_canonical(struct json_value v, struct buf *out);
 struct hash128 json_content_hash(struct json_value v, struct buf *scratch);
 
+/* A finite double as canonical form writes it (not terminated): the digits of the shortest decimal
+ * that reads back as the same double, laid out as docs/content-hash.md says. Infinities and NaN,
+ * for which JSON has no word, become "null". Returns the length. */
+#define JSON_DOUBLE_TEXT 32
+size_t json_format_double(double v, char out[JSON_DOUBLE_TEXT]);
+
 /* Splits a valid JSON array's text (already parsed) into its elements' raw texts, in order: calls
  * once per element. */
 void json_split_array(struct slice text, void (*element)(void *context, struct slice raw),
                       void *context);
 
+#ifdef __cplusplus
+}
+#endif
 #endif
