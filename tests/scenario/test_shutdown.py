@@ -1,0 +1,133 @@
+"""Stopping: in time, with nothing lost, whatever the stores do."""
+
+import signal
+import sqlite3
+import threading
+import time
+
+import requests
+
+from weir import SLOW, wait_for
+
+
+def test_sigterm_under_load_loses_nothing_it_answered(gateway):
+    weir = gateway()
+    acked = []
+    stop = threading.Event()
+
+    def client(c):
+        session = requests.Session()
+        session.trust_env = False
+        n = 0
+        while not stop.is_set():
+            try:
+                answer = session.post(f"{weir.url}/v1/streams/events", json={"id": f"{c}-{n}"}, timeout=10)
+                if answer.status_code == 202:
+                    acked.append(answer.json()["id"])
+                n += 1
+            except requests.RequestException:
+                return
+
+    clients = [threading.Thread(target=client, args=(c,)) for c in range(8)]
+    for thread in clients:
+        thread.start()
+    wait_for(lambda: len(acked) > 500, "load runs")
+    weir.stop()
+    stop.set()
+    for thread in clients:
+        thread.join()
+    weir.start()
+    wait_for(lambda: set(acked) <= set(weir.rows()), "every answered record is there")
+
+
+CONFIG = """
+version: 1
+streams: {events: {id: /id, sinks: [main]}}
+sinks: {main: {kind: sqlite, retry_min: 5s, retry_max: 60s}}
+limits: {drain_timeout: 5s}
+"""
+
+
+def test_sigterm_while_a_store_is_down_ends_in_time_and_keeps_the_backlog(gateway):
+    weir = gateway(config=CONFIG)
+    weir.post({"id": "first"}, query="?ack=stored")
+    lock = sqlite3.connect(weir.data / "main.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    for n in range(100):
+        weir.post({"id": f"b{n}"})
+    wait_for(lambda: weir.status()["sinks"][0]["retries"] > 0, "it retries")
+    began = time.monotonic()
+    weir.stop()
+    assert time.monotonic() - began < 10 * SLOW
+    lock.execute("ROLLBACK")
+    weir.start()
+    weir.wait_count(101)
+
+
+def test_requests_that_wait_for_a_store_are_answered_at_sigterm(gateway):
+    weir = gateway(config=CONFIG)
+    weir.post({"id": "first"}, query="?ack=stored")
+    lock = sqlite3.connect(weir.data / "main.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(weir.post({"id": "w"}, query="?ack=stored")))
+    thread.start()
+    wait_for(lambda: any(c["lag"] for c in requests.get(weir.url + "/v1/status", timeout=20).json()["consumers"]), "it waits")
+    weir.stop()
+    thread.join(20)
+    lock.execute("ROLLBACK")
+    assert answers and answers[0].status_code in (201, 202)
+    assert answers[0].json()["ack"] in ("durable", "stored")
+
+
+def test_a_second_signal_ends_at_once(gateway, tmp_path):
+    pause = tmp_path / "pause"
+    weir = gateway(config=CONFIG.replace("5s}", "60s}"))
+    weir.post({"id": "first"}, query="?ack=stored")
+    lock = sqlite3.connect(weir.data / "main.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    weir.post({"id": "b"})
+    with weir.socket() as raw:  # a request that never completes keeps the drain waiting
+        raw.sendall(b"POST /v1/streams/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
+        weir.process.send_signal(signal.SIGTERM)
+        weir.process.send_signal(signal.SIGINT)
+        weir.process.wait(20 * SLOW)
+    weir._joined()
+    assert not pause.exists()
+    lock.execute("ROLLBACK")
+    weir.start()
+    weir.wait_count(2)
+
+
+def test_an_idle_gateway_stops_at_once(gateway):
+    weir = gateway()
+    began = time.monotonic()
+    weir.stop()
+    assert time.monotonic() - began < 3 * SLOW
+
+
+def test_the_socket_file_of_a_killed_gateway_is_no_obstacle(gateway):
+    weir = gateway()
+    weir.kill()
+    assert (weir.data / "weir.sock").exists()
+    weir.start()
+    assert weir.post({"id": "a"}).status_code == 202
+
+
+def test_sighup_rereads_tokens(gateway):
+    weir = gateway(config="""
+version: 1
+tokens: tokens.txt
+streams: {events: {id: /id, sinks: [main]}}
+sinks: {main: {kind: sqlite}}
+""", start=False)
+    path = weir.folder / "tokens.txt"
+    path.write_text("firstfirstfirst1 write\n")
+    path.chmod(0o600)
+    weir.start()
+    old, new = ({"Authorization": f"Bearer {t}"} for t in ("firstfirstfirst1", "secondsecond2222"))
+    assert weir.post({"id": "a"}, headers=old).status_code == 202
+    path.write_text("secondsecond2222 write\n")
+    weir.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: weir.post({"id": "b"}, headers=new).status_code == 202, "the new token works")
+    assert weir.post({"id": "c"}, headers=old).status_code == 401
