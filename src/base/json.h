@@ -16,10 +16,6 @@
 #include "base/hash.h"
 #include "base/slice.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Text given to json_parse must be followed by this many readable bytes (any content). */
 #define JSON_PADDING 64
 
@@ -90,7 +86,4 @@ size_t json_format_double(double v, char out[JSON_DOUBLE_TEXT]);
 void json_split_array(struct slice text, void (*element)(void *context, struct slice raw),
                       void *context);
 
-#ifdef __cplusplus
-}
-#endif
 #endif
