@@ -17,12 +17,8 @@
 
 #include "base/diag.h"
 #include "base/slice.h"
+#include "http/header.h"
 #include "os/loop.h"
-
-struct http_header {
-    struct slice name;  /* as sent; compare with http_header() which ignores case */
-    struct slice value; /* without white space around it */
-};
 
 struct http_request {            /* all slices live until the answer is complete */
     struct slice method, target; /* target as sent: path?query */
@@ -44,10 +40,13 @@ struct http_request {            /* all slices live until the answer is complete
 struct http_limits {
     uint32_t head_bytes;  /* 16384 */
     uint32_t headers;     /* 100 */
-    uint64_t body_bytes;  /* larger: 413, unread, closed */
-    uint32_t connections; /* per server; over it: 503 and closed */
+    uint64_t body_bytes;  /* larger: 413, unread, closed: 16 MiB */
+    uint64_t body_memory; /* of bodies over 8 KiB held by the server, read or being read; over it:
+                           * 503, closed: 128 MiB; at least body_bytes */
+    uint32_t connections; /* per server; over it: 503 and closed: 20000 */
     uint32_t pipelined;   /* unanswered requests per connection before reading pauses: 64 */
-    uint32_t head_ms, body_ms, idle_ms, write_ms; /* deadlines: 10000, 30000, 75000, 30000 */
+    uint32_t head_ms, idle_ms, write_ms; /* deadlines: 10000, 75000, 30000 */
+    uint32_t body_ms; /* 30000, and a second more for each 64 KiB that has come */
 };
 void http_limits_default(struct http_limits *limits);
 
