@@ -182,7 +182,8 @@ void http_answer(struct http_request *pub, int status, const char *content_type,
     server_answered(request);
 }
 
-void server_answer_problem(struct server_request *request, int status, const char *detail)
+void http_answer_problem(struct http_request *pub, int status, struct slice extra,
+                         const char *detail)
 {
     struct buf body = {0};
     buf_put_str(&body, "{\"type\":\"about:blank\",\"title\":");
@@ -190,7 +191,6 @@ void server_answer_problem(struct server_request *request, int status, const cha
     buf_printf(&body, ",\"status\":%d,\"detail\":", status);
     buf_put_json_string(&body, slice_of(detail));
     buf_put_char(&body, '}');
-    struct slice extra = status == 503 ? SLICE_LIT("Retry-After: 1\r\n") : SLICE_LIT("");
-    http_answer(&request->pub, status, "application/problem+json", extra, buf_slice(&body));
+    http_answer(pub, status, "application/problem+json", extra, buf_slice(&body));
     buf_fini(&body);
 }

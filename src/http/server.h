@@ -83,6 +83,10 @@ void http_server_destroy(struct http_server *server);
  * ("Retry-After: 3\r\n") or empty. The bytes are copied. */
 void http_answer(struct http_request *request, int status, const char *content_type,
                  struct slice extra, struct slice body);
+/* The same with a body of application/problem+json (RFC 9457): about:blank, the status and its
+ * title, and `detail` (UTF-8). */
+void http_answer_problem(struct http_request *request, int status, struct slice extra,
+                         const char *detail);
 /* An answer that streams (chunked): begin, any number of writes, end. http_stream_ready says
  * whether the peer keeps up (false: wait for `writable`, which is called on the loop's thread). */
 void http_stream_begin(struct http_request *request, int status, const char *content_type,

@@ -126,7 +126,8 @@ void server_refuse(struct server_conn *conn, int status, const char *detail)
     request->head_only = head_only;
     request->keep_alive = false;
     enqueue(conn, request);
-    server_answer_problem(request, status, detail);
+    struct slice extra = status == 503 ? SLICE_LIT("Retry-After: 1\r\n") : SLICE_LIT("");
+    http_answer_problem(&request->pub, status, extra, detail);
 }
 
 void server_complete_request(struct server_conn *conn)

@@ -166,6 +166,5 @@ void server_put_head(struct server_request *request, struct buf *out, int status
 void server_continue(struct server_conn *conn);
 /* The answer is complete: sends what it held back, releases, goes on with the next. */
 void server_answered(struct server_request *request);
-void server_answer_problem(struct server_request *request, int status, const char *detail);
 
 #endif
