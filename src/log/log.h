@@ -76,6 +76,7 @@ struct log_ops {
                        struct diag *diag);
     int (*poll)(struct log_reader *reader, struct batch *into, size_t max_records, size_t max_bytes,
                 int timeout_ms, struct log_poll_result *result);
+    const char *(*why)(struct log_reader *reader);
     void (*wake)(struct log_reader *reader);
     void (*settle)(struct log_reader *reader, uint32_t partition, uint64_t offset);
     void (*release)(struct log_reader *reader, uint32_t partition);
@@ -114,10 +115,13 @@ void log_position_text(struct log *log, uint32_t partition, uint64_t offset, cha
 int log_reader_open(struct log *log, const char *consumer, struct log_reader **out,
                     struct diag *diag);
 /* Adds up to max_records to `into`, in the order of the log. LOG_IDLE: nothing came within
- * timeout_ms (or log_wake was called). Errors: WEIR_CORRUPT (*diag of the log's report names the
+ * timeout_ms (or log_wake was called). Errors: WEIR_CORRUPT (log_reader_why names the file and the
  * offset; the reader stays there), WEIR_IO. */
 int log_poll(struct log_reader *reader, struct batch *into, size_t max_records, size_t max_bytes,
              int timeout_ms, struct log_poll_result *result);
+/* The words of the last error of log_poll: the file, the place, what is wrong. The reader's thread;
+ * lives until the next poll. */
+const char *log_reader_why(struct log_reader *reader);
 void log_wake(struct log_reader *reader); /* any thread: ends a waiting poll */
 /* All records of the partition up to and including this offset are settled. Cheap; the cursor is
  * made durable soon after, and before any segment goes. */
