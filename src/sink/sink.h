@@ -44,6 +44,7 @@ struct sink_config {
     size_t n_streams;
     const struct fs *fs;
     const char *data; /* the data directory: relative paths start here */
+    bool read_only;   /* for commands beside a gateway: open creates nothing */
 };
 
 struct sink;         /* begins with struct sink_base */
