@@ -111,13 +111,13 @@ int fs_read_file(const struct fs *fs, const char *path, size_t max, char **out, 
         if (rc)
             goto out;
         n += got;
-        if (n < capacity)
-            break;
         if (n > max) {
             rc = WEIR_TOO_LARGE;
             goto out;
         }
-        capacity = capacity < max / 2 ? capacity * 2 + 4096 : max + 1;
+        if (n < capacity)
+            break;
+        capacity = capacity < max / 4 ? capacity * 2 + 4096 : max + 1;
     }
     p[n] = 0;
     *out = p;
