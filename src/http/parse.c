@@ -304,6 +304,17 @@ static void read_connection(struct slice value, struct framing *framing)
     }
 }
 
+/* Allowed by the letter, but parsers disagree about it: no HTAB around what decides the framing. */
+static bool has_tab_around(struct slice value)
+{
+    const char *before = value.p - 1, *behind = value.p + value.n;
+    while (*before == ' ')
+        before--;
+    while (*behind == ' ')
+        behind++;
+    return *before == '\t' || *behind == '\t';
+}
+
 static enum parse_result read_field(const struct parse_head *head, struct slice name,
                                     struct slice value, struct framing *framing,
                                     struct parse_fields *fields, struct parse_error *error)
@@ -335,7 +346,7 @@ static enum parse_result read_field(const struct parse_head *head, struct slice 
             break;
         if (framing->length)
             return refuse(error, 400, "there are two Content-Length headers");
-        if (!parse_decimal(value, &fields->content_length))
+        if (has_tab_around(value) || !parse_decimal(value, &fields->content_length))
             return refuse(error, 400, "the Content-Length is not one number");
         framing->length = fields->has_length = true;
         break;
@@ -344,13 +355,16 @@ static enum parse_result read_field(const struct parse_head *head, struct slice 
             break;
         if (framing->coding)
             return refuse(error, 400, "there are two Transfer-Encoding headers");
-        if (!parse_same(value, "chunked"))
+        if (has_tab_around(value) || !parse_same(value, "chunked"))
             return refuse(error, 400, "the only Transfer-Encoding accepted is chunked");
         if (head->minor == 0)
             return refuse(error, 400, "HTTP/1.0 has no Transfer-Encoding");
         framing->coding = fields->chunked = true;
         break;
     default:
+        /* libhttp-parser, and what is built on it, takes such a name for the real one. */
+        if (name.n > 17 && parse_same((struct slice){name.p, 17}, "transfer-encoding"))
+            return refuse(error, 400, "a header's name begins with Transfer-Encoding");
         break;
     }
     return PARSE_DONE;
