@@ -356,6 +356,14 @@ inline uint64_t word(struct json_value v)
 
 extern "C" {
 
+#define TEXT_OF(macro) #macro
+#define TEXT(macro)    TEXT_OF(macro)
+
+const char *json_library(void)
+{
+    return TEXT(SIMDJSON_VERSION);
+}
+
 struct json_parser *json_parser_create(void)
 {
     return new (mem_alloc(sizeof(struct json_parser))) json_parser;

@@ -86,4 +86,7 @@ size_t json_format_double(double v, char out[JSON_DOUBLE_TEXT]);
 void json_split_array(struct slice text, void (*element)(void *context, struct slice raw),
                       void *context);
 
+/* The parser behind it, for `weir version`: "3.0.1". */
+const char *json_library(void);
+
 #endif

@@ -118,7 +118,7 @@ static void read_root(struct config_reader *reader, const struct yaml_node *root
         read_log(reader, node);
     if ((node = yaml_get(root, "limits")))
         config_read_map(reader, &config_section_limits, node, config, NULL);
-    config->limits.http.body_bytes = config->limits.body_bytes;
+    config_share_limits(config);
     if ((node = yaml_get(root, "sinks")))
         config_read_sinks(reader, node);
     else

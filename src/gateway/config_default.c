@@ -24,8 +24,15 @@ struct config *config_blank(const char *data)
     config->limits.dead_bytes = GIB;
     config->limits.drain_timeout_ms = 30000;
     http_limits_default(&config->limits.http);
-    config->limits.http.body_bytes = config->limits.body_bytes;
+    config_share_limits(config);
     return config;
+}
+
+void config_share_limits(struct config *config)
+{
+    config->limits.http.body_bytes = config->limits.body_bytes;
+    /* What the server holds while it reads comes on top of the budget for what was read. */
+    config->limits.http.body_memory = 2 * config->limits.memory_bytes;
 }
 
 struct config_sink *config_add_sink(struct config *config, const char *name, unsigned line)

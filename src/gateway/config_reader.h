@@ -67,8 +67,9 @@ void config_unknown(struct config_reader *reader, unsigned line, const char *wha
 /* Streams and sinks are named by this: 1 to 64 of a-z A-Z 0-9 _ . -, not "." or "..". */
 bool config_name_good(struct slice name);
 
-struct config *config_blank(const char *data);         /* all defaults, no streams, no sinks */
-void config_add_default_sink(struct config *config);   /* "main", sqlite */
+struct config *config_blank(const char *data);       /* all defaults, no streams, no sinks */
+void config_share_limits(struct config *config);     /* the HTTP server's limits from weir's own */
+void config_add_default_sink(struct config *config); /* "main", sqlite */
 void config_add_default_stream(struct config *config); /* "events", over all sinks */
 struct config_sink *config_add_sink(struct config *config, const char *name, unsigned line);
 struct config_stream *config_add_stream(struct config *config, const char *name, unsigned line);
