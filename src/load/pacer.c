@@ -30,8 +30,10 @@ void pacer_start(struct pacer *pacer, uint64_t start_ns, uint64_t until_ns)
         n--;
     while (intended(pacer, n) < until_ns)
         n++;
-    if (n < pacer->end)
+    if (n < pacer->end) {
         pacer->end = n;
+        pacer->timed = true;
+    }
 }
 
 bool pacer_done(const struct pacer *pacer)

@@ -22,6 +22,7 @@ struct pacer {
     uint64_t stride;    /* threads */
     uint64_t next;      /* number of the next request */
     uint64_t end;       /* numbers from here on are not sent; PACER_NEVER: no such limit */
+    bool timed;         /* `end` came from the time, not from a number of requests */
 };
 
 /* `requests` over all threads (PACER_NEVER: no limit). */

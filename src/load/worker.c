@@ -111,7 +111,9 @@ static void send_all(struct worker_loop *loop, uint64_t start_ns, uint64_t until
            loop->lists[CONNECTION_BUSY].n > 0 && !loop->stop)
         worker_loop_turn(loop);
     loop->sending = false;
-    worker->end_ns = loop->now_ns < until_ns ? loop->now_ns : until_ns;
+    /* A schedule that ends with the time fills it, even when the last answer came early. */
+    bool filled = pacer_done(&worker->pacer) && worker->pacer.timed && !loop->stop;
+    worker->end_ns = filled || loop->now_ns > until_ns ? until_ns : loop->now_ns;
     worker->cpu_ns = thread_cpu_ns() - cpu_ns;
     worker->wait_ns = thread_wait_ns() - wait_ns;
 }
