@@ -2,6 +2,8 @@
  * kind, reconnecting, and a pause that must show. Times are only ever checked from below. */
 #include "cmocka_all.h"
 
+#include <time.h>
+
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -302,13 +304,20 @@ static void test_a_timeout_is_counted_and_shows(void **state)
     mem_free(peer);
 }
 
+/* The pause is what is tested; nothing is waited for with it. */
+static void stand_still(unsigned ms)
+{
+    struct timespec pause = {.tv_nsec = ms * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
 static bool pause_once(struct peer *peer, int fd, unsigned number, const char *head,
                        const char *body)
 {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&one_at_a_time);
     if (number == 50)
-        usleep(300000);
+        stand_still(300);
     pthread_mutex_unlock(&one_at_a_time);
     return say_202(peer, fd, number, head, body);
 }
@@ -343,10 +352,10 @@ static void *restart(void *argument)
 {
     struct restarter *restarter = argument;
     while (atomic_load(&restarter->first->requests) < 100)
-        usleep(1000);
+        usleep(1000); /* poll interval */
     unsigned port = restarter->first->port;
     peer_stop(restarter->first);
-    usleep(50000);
+    stand_still(50); /* refused meanwhile */
     restarter->second->answer = say_202;
     peer_start(restarter->second, port);
     return NULL;
@@ -381,7 +390,7 @@ static void *stop_soon(void *argument)
 {
     struct peer *peer = argument;
     while (atomic_load(&peer->requests) < 100)
-        usleep(1000);
+        usleep(1000); /* poll interval */
     peer_stop(peer);
     return NULL;
 }
