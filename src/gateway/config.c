@@ -171,8 +171,10 @@ int config_read(const char *path, struct config **out, struct config_problems *p
     int err = fs_read_file(fs_posix(), path, FILE_MAX, &text, &n);
     if (err == WEIR_TOO_LARGE) {
         config_problem(&reader, 0, "is larger than 1 MiB; this is no configuration file");
+        err = WEIR_INVALID;
     } else if (err) {
         config_problem(&reader, 0, "cannot be read: %s", strerror(errno));
+        err = WEIR_IO;
     } else {
         err = read_text(&reader, (struct slice){text, n});
         mem_free(text);

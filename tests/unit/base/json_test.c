@@ -204,6 +204,7 @@ static void test_lone_surrogates(void **state)
     bad("\"ab\\udc00\"", 3, "surrogate");
     bad("\"\\udc00\\ud800\"", 1, "surrogate");
     bad("\"\\ud800\\ud800\\udc00\"", 1, "surrogate");
+    bad("\"\\udc00\\udc00\"", 1, "surrogate");
     bad("\"\\ud800x\"", 1, "surrogate");
     bad("\"\\ud800\\u0041\"", 1, "surrogate");
     bad("{\"\\udfff\":1}", 2, "surrogate");

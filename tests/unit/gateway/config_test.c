@@ -258,11 +258,11 @@ static void test_files_that_are_no_configuration(void **state)
     struct config_problems problems;
     char missing[80];
     snprintf(missing, sizeof missing, "%s/nothing.yaml", folder);
-    assert_true(config_read(missing, &config, &problems) != 0);
+    assert_int_equal(config_read(missing, &config, &problems), WEIR_IO);
     assert_int_equal(problems.n, 1);
     assert_non_null(strstr(problems.list[0].text, "cannot be read: No such file"));
     config_problems_fini(&problems);
-    assert_true(config_read(folder, &config, &problems) != 0);
+    assert_int_equal(config_read(folder, &config, &problems), WEIR_IO);
     assert_int_equal(problems.n, 1);
     config_problems_fini(&problems);
 }
