@@ -261,6 +261,23 @@ static int open_for_writing(struct journal *journal, const char *const *consumer
     return 0;
 }
 
+static void ignore_name(void *context, const char *name)
+{
+    (void)context;
+    (void)name;
+}
+
+static int open_for_reading(struct journal *journal, struct diag *diag)
+{
+    const struct fs *fs = journal->config.fs;
+    int rc = fs->list(fs, journal->folder, ignore_name, NULL);
+    if (rc == WEIR_NOT_FOUND)
+        return diag_set(diag, rc, "%s: there is no journal", journal->folder);
+    if (rc)
+        return diag_set(diag, rc, "%s: cannot be read: %s", journal->folder, strerror(errno));
+    return 0;
+}
+
 static int journal_open(const struct log_config *config, struct log **out, struct diag *diag)
 {
     int rc = check_config(config, diag);
@@ -268,7 +285,9 @@ static int journal_open(const struct log_config *config, struct log **out, struc
         return rc;
     struct journal *journal = create(config);
     journal->log.ops = &log_journal;
-    if (!config->read_only) {
+    if (config->read_only) {
+        rc = open_for_reading(journal, diag);
+    } else {
         assert(config->events.durable);
         rc = open_for_writing(journal, config->consumers, diag);
     }

@@ -49,48 +49,21 @@ static int failed(struct diag *diag, int rc, const char *path, const char *what)
 
 /* --- unbegun files above the last segment ----------------------------------------------------- */
 
-/* A group of any segment, whole in its header. */
-static bool any_group(const char *p, struct group_header *out)
-{
-    uint64_t nonce;
-    memcpy(&nonce, p + offsetof(struct group_header, nonce), sizeof nonce);
-    return group_header_read(p, nonce, out);
-}
-
 /* A file whose header page does not say that it has begun, and that yet holds groups from `base`
- * on, has begun: its header is damaged, and taking it for free would write over what it holds. A
- * recycled file holds groups of long before. Only a header that is neither zeros nor another
- * number's makes it worth to read the whole file. */
+ * on, has begun: its header is damaged, and taking it for free would write over what it holds. */
 static int check_unbegun(struct journal *journal, const struct segment_file *file, uint64_t base,
                          struct diag *diag)
 {
+    bool holds;
     char *path = segment_path(journal->folder, file->number);
-    char *piece = mem_alloc(FILL_STEP);
-    struct fs_file *handle = NULL;
-    uint64_t until = file->state == SEGMENT_DAMAGED ? file->bytes : SEGMENT_DATA + 65536;
-    int rc = fs_open(journal->config.fs, path, FS_READ, &handle);
-    size_t n;
-    for (uint64_t at = SEGMENT_DATA; rc == 0 && at < until;
-         at += FILL_STEP - sizeof(uint64_t) * 16) {
-        rc = handle->fs->pread(handle, piece, FILL_STEP, at, &n);
-        struct group_header group;
-        for (size_t i = 0; rc == 0 && i + sizeof group <= n && at + i < until; i += 8)
-            if (any_group(piece + i, &group) && group.lsn >= base) {
-                rc = diag_set(diag, WEIR_CORRUPT,
-                              "%s: the header of this segment is damaged (byte 0), and it holds "
-                              "records; restore the file from a copy, or move it away to give up "
-                              "what it holds",
-                              path);
-                goto out;
-            }
-        if (rc == 0 && n < FILL_STEP)
-            break;
-    }
+    int rc = segment_holds_groups(journal->config.fs, journal->folder, file, base, &holds);
     if (rc)
         failed(diag, rc, path, "cannot be read");
-out:
-    fs_close(handle);
-    mem_free(piece);
+    else if (holds)
+        rc = diag_set(diag, WEIR_CORRUPT,
+                      "%s: the header of this segment is damaged (byte 0), and it holds records; "
+                      "restore the file from a copy, or move it away to give up what it holds",
+                      path);
     mem_free(path);
     return rc;
 }

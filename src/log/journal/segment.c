@@ -91,6 +91,38 @@ int segment_header_load(struct fs_file *file, uint64_t number, struct segment_he
     return 0;
 }
 
+/* A group of any segment, whole in its header. */
+static bool any_group(const char *p, struct group_header *out)
+{
+    uint64_t nonce;
+    memcpy(&nonce, p + offsetof(struct group_header, nonce), sizeof nonce);
+    return group_header_read(p, nonce, out);
+}
+
+int segment_holds_groups(const struct fs *fs, const char *folder, const struct segment_file *file,
+                         uint64_t base, bool *holds)
+{
+    enum { PIECE = 1 << 20, STEP = PIECE - 128 }; /* pieces overlap by more than a header */
+    char *path = segment_path(folder, file->number), *piece = mem_alloc(PIECE);
+    struct fs_file *handle = NULL;
+    uint64_t until = file->state == SEGMENT_DAMAGED ? file->bytes : SEGMENT_DATA + 65536;
+    size_t n = PIECE;
+    bool found = false;
+    int rc = fs_open(fs, path, FS_READ, &handle);
+    for (uint64_t at = SEGMENT_DATA; rc == 0 && at < until && n == PIECE && !found; at += STEP) {
+        rc = handle->fs->pread(handle, piece, PIECE, at, &n);
+        struct group_header group;
+        for (size_t i = 0; rc == 0 && i + sizeof group <= n && at + i < until && !found; i += 8)
+            found = any_group(piece + i, &group) && group.lsn >= base;
+    }
+    if (rc == 0)
+        *holds = found;
+    fs_close(handle);
+    mem_free(piece);
+    mem_free(path);
+    return rc;
+}
+
 struct found {
     uint64_t *numbers;
     size_t n, capacity;

@@ -65,6 +65,11 @@ void segment_name(uint64_t number, char out[32]);
 /* Reads a header page: 0 and *state, or an error of the file system. */
 int segment_header_load(struct fs_file *file, uint64_t number, struct segment_header *out,
                         enum segment_state *state);
+/* Does a file that has not begun by its header hold groups from `base` on? (A recycled file holds
+ * groups of long before.) A header that is neither zeros nor another number's makes it worth to
+ * read the whole file; else its beginning is looked at. */
+int segment_holds_groups(const struct fs *fs, const char *folder, const struct segment_file *file,
+                         uint64_t base, bool *holds);
 uint64_t segment_nonce(void); /* random, never 0 */
 
 /* LSN to place in the file and back. */
