@@ -19,7 +19,10 @@
 #if __has_include("sink/sqlite_vfs.h")
 #include "sink/sqlite_vfs.h"
 #else
-static int sqlite_vfs_register(void) { return 0; }
+static int sqlite_vfs_register(void)
+{
+    return 0;
+}
 #endif
 
 #define BUSY_TIMEOUT_MS     250

@@ -140,6 +140,12 @@ static int set_up(struct sqlite_session *session, int *sqlite_rc, struct diag *d
     struct sqlite_sink *sink = session->sink;
     sqlite3 *db = session->db;
     sqlite3_busy_timeout(db, sink->busy_timeout_ms);
+    /* Before anything is read: SQLite would make -wal and -shm as read-only as the file is, and
+     * they would stay so when the file can be written again. */
+    if (!session->read_only && sqlite3_db_readonly(db, "main") == 1) {
+        *sqlite_rc = SQLITE_READONLY;
+        return sqlite_error(sink, NULL, SQLITE_READONLY, "be opened for writing", diag);
+    }
     int rc = set_pragma(session, "PRAGMA main.encoding", "UTF-8", sqlite_rc, diag);
     if (rc)
         return rc;
@@ -152,10 +158,6 @@ static int set_up(struct sqlite_session *session, int *sqlite_rc, struct diag *d
             {"PRAGMA main.cache_size = -16000", NULL},
             {"PRAGMA main.wal_autocheckpoint = 0", NULL}, /* sqlite_checkpoint instead */
         };
-        if (sqlite3_db_readonly(db, "main") == 1) {
-            *sqlite_rc = SQLITE_READONLY;
-            return sqlite_error(sink, NULL, SQLITE_READONLY, "be opened for writing", diag);
-        }
         for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
             rc = set_pragma(session, settings[i][0], settings[i][1], sqlite_rc, diag);
             if (rc)
@@ -201,7 +203,8 @@ static int connect_locked(struct sqlite_session *session, struct diag *diag)
         return rc;
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
                 (writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY);
-    int sqlite_rc = sqlite3_open_v2(sink->path, &session->db, flags, sqlite3_vfs_find("weir") ? "weir" : NULL);
+    int sqlite_rc =
+        sqlite3_open_v2(sink->path, &session->db, flags, sqlite3_vfs_find("weir") ? "weir" : NULL);
     if (sqlite_rc)
         rc = sqlite_error(sink, session->db, sqlite_rc, "be opened", diag);
     else

@@ -18,7 +18,7 @@ static const struct meaning meanings[] = {
     {SQLITE_LOCKED, "SQLITE_LOCKED", WEIR_UNAVAILABLE, false,
      "another connection holds the lock: end its transaction"},
     {SQLITE_READONLY, "SQLITE_READONLY", WEIR_UNAVAILABLE, true,
-     "make the file and its directory writable"},
+     "make the file, its -wal and -shm, and its directory writable"},
     {SQLITE_CANTOPEN, "SQLITE_CANTOPEN", WEIR_UNAVAILABLE, true,
      "see that it is a file that this user may read and write, in a directory that this user may "
      "write"},
