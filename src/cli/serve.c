@@ -90,7 +90,7 @@ static void reread(const struct config *config, struct gateway *gateway)
     } else {
         gateway_use_tokens(gateway, fresh->tokens, fresh->n_tokens);
         tell("SIGHUP: %zu tokens were read; whatever else changed in %s needs a restart",
-               fresh->n_tokens, config->path);
+             fresh->n_tokens, config->path);
     }
     config_destroy(fresh);
 }
@@ -121,13 +121,13 @@ static void announce(const struct config *config, const struct gateway *gateway)
     struct buf example = {0};
     put_example(&example, &config->streams[0]);
     printf("weir: listening on %s\n", gateway_url(gateway));
-    printf("  try:    curl -sS %s/v1/streams/%s -H 'content-type: application/json'%s -d '%s'\n",
-           gateway_url(gateway), config->streams[0].name,
-           config->n_tokens ? " -H 'authorization: Bearer TOKEN'" : "", buf_str(&example));
     printf("  data:   %s (%s", config->data, config->log.kind);
     for (size_t i = 0; i < config->n_sinks; i++)
         printf(", %s: %s", config->sinks[i].name, config->sinks[i].ops->kind);
     printf(")\n");
+    printf("  try:    curl -sS %s/v1/streams/%s -H 'content-type: application/json'%s -d '%s'\n",
+           gateway_url(gateway), config->streams[0].name,
+           config->n_tokens ? " -H 'authorization: Bearer TOKEN'" : "", buf_str(&example));
     fflush(stdout);
     buf_fini(&example);
 }
@@ -143,7 +143,7 @@ static void *watchdog(void *argument)
     sigaddset(&stops, SIGINT);
     int got = sigtimedwait(&stops, NULL, &patience);
     tell(got > 0 ? "a second signal: ending at once"
-                   : "stopping takes longer than drain_timeout allows: ending at once");
+                 : "stopping takes longer than drain_timeout allows: ending at once");
     _exit(1);
 }
 

@@ -115,7 +115,7 @@ int ingest_content_type(struct slice content_type, enum ingest_format *out, stru
         if (slice_is_nocase(name, "charset") && !slice_is_nocase(value, "utf-8") &&
             !slice_is_nocase(value, "utf8"))
             return problem_set(problem, 415, "charset",
-                               "charset %.*s is not accepted; JSON is UTF-8",
+                               "charset %.*s is not accepted; application/json is UTF-8",
                                (int)(value.n < 60 ? value.n : 60), value.n ? value.p : "");
     }
     return 0;
@@ -299,12 +299,13 @@ static int parse_array(struct ingest *ingest, const struct ingest_source *source
         int64_t offset = offset_in(source->body, record->doc.p);
         int status;
         if (json_type(value) != JSON_OBJECT)
-            status = not_an_object(offset, "the element", problem);
+            status = not_an_object(offset, "it", problem);
         else
             status = identify(ingest, source, value, record, problem);
         if (status) {
             problem->index = (int64_t)i;
             problem->offset = offset;
+            problem_prefix(problem, "element %zu: ", i);
             return status;
         }
     }
@@ -348,7 +349,7 @@ static int parse_lines(struct ingest *ingest, const struct ingest_source *source
         if (json_parse(ingest->parser, line.p, line.n, &root, &error)) {
             status = bad_json(source->body, line, &error, INGEST_NDJSON, problem);
         } else if (json_type(root) != JSON_OBJECT) {
-            status = not_an_object(offset_in(source->body, line.p), "the line", problem);
+            status = not_an_object(offset_in(source->body, line.p), "it", problem);
         } else {
             status = identify(ingest, source, root, record_add(ingest, line), problem);
             if (status)
@@ -356,6 +357,7 @@ static int parse_lines(struct ingest *ingest, const struct ingest_source *source
         }
         if (status) {
             problem->line = number;
+            problem_prefix(problem, "line %lld: ", (long long)number);
             return status;
         }
     }

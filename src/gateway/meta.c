@@ -95,7 +95,7 @@ static int parse(struct slice text, const char *data, struct meta *out, struct d
     struct slice first = text;
     if (take_number(&first, "format", &format) && format > FORMAT)
         return diag_set(diag, WEIR_NEWER,
-                        "%s was written by a newer weir (format %" PRIu64
+                        "%s/META was written by a newer weir (format %" PRIu64
                         ", this one knows %d); start that one",
                         data, format, FORMAT);
     if (!checksum_good(&text))

@@ -7,6 +7,19 @@
 #include "gateway/utf8.h"
 #include "http/server.h"
 
+/* Makes UTF-8 of the detail, whose text was cut off or not. */
+static void clean(struct problem *problem, bool cut)
+{
+    size_t length = strlen(problem->detail);
+    for (size_t at = 0; at < length;) {
+        at += utf8_valid_prefix((struct slice){problem->detail + at, length - at});
+        if (at < length && cut && length - at < 4)
+            problem->detail[length = at] = 0; /* a character that the cut went through */
+        else if (at < length)
+            problem->detail[at++] = '?';
+    }
+}
+
 int problem_set(struct problem *problem, int status, const char *code, const char *format, ...)
 {
     problem->status = status;
@@ -18,19 +31,25 @@ int problem_set(struct problem *problem, int status, const char *code, const cha
     va_start(arguments, format);
     int n = vsnprintf(problem->detail, sizeof(problem->detail), format, arguments);
     va_end(arguments);
-    size_t length = n < 0 ? 0 : (size_t)n;
-    bool cut = length >= sizeof(problem->detail);
-    if (cut)
-        length = sizeof(problem->detail) - 1;
-
-    for (size_t at = 0; at < length;) {
-        at += utf8_valid_prefix((struct slice){problem->detail + at, length - at});
-        if (at < length && cut && length - at < 4)
-            problem->detail[length = at] = 0; /* a character that the cut went through */
-        else if (at < length)
-            problem->detail[at++] = '?';
-    }
+    clean(problem, n >= (int)sizeof(problem->detail));
     return status;
+}
+
+void problem_prefix(struct problem *problem, const char *format, ...)
+{
+    char prefix[80];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(prefix, sizeof(prefix), format, arguments);
+    va_end(arguments);
+    size_t n = strlen(prefix), kept = strlen(problem->detail);
+    bool cut = n + kept >= sizeof(problem->detail);
+    if (cut)
+        kept = sizeof(problem->detail) - n - 1;
+    memmove(problem->detail + n, problem->detail, kept);
+    memcpy(problem->detail, prefix, n);
+    problem->detail[n + kept] = 0;
+    clean(problem, cut);
 }
 
 void problem_open_json(const struct problem *problem, struct buf *out)

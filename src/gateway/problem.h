@@ -24,6 +24,10 @@ struct problem {
 int problem_set(struct problem *problem, int status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Puts words in front of the detail: "line 3: ". */
+void problem_prefix(struct problem *problem, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* {"type":"about:blank","title":...,"status":...,"code":...,"detail":...,...} without the closing
  * brace, so that a caller may add members; then problem_close. */
 void problem_open_json(const struct problem *problem, struct buf *out);
