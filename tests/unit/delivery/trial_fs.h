@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../scratch.h"
 #include "os/fs.h"
 #include "weir/err.h"
 
@@ -198,21 +199,14 @@ static inline void trial_reset(void)
     memset(&trial, 0, sizeof(trial));
 }
 
-/* A fresh directory under the test's working directory; removed by trial_remove. */
 static inline char *trial_directory(void)
 {
-    char *path = strdup("weir-test-XXXXXX");
-    if (!mkdtemp(path))
-        abort();
-    return path;
+    return scratch_create();
 }
 
 static inline void trial_remove(char *path)
 {
-    char command[300];
-    snprintf(command, sizeof(command), "rm -rf '%s'", path);
-    if (system(command) != 0)
-        fprintf(stderr, "%s: not removed\n", path);
+    scratch_remove(path);
     free(path);
 }
 
