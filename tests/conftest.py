@@ -1,7 +1,8 @@
-"""Fixtures of the scenario tests. With REQUIRE=all in the environment nothing may be skipped."""
+"""Fixtures of the scenario and crash tests. With REQUIRE=all in the environment nothing may be skipped."""
 
 import os
 import pathlib
+import random
 import sys
 
 import pytest
@@ -51,3 +52,17 @@ def fixtures():
     if not folder or not pathlib.Path(folder).is_dir():
         pytest.skip("WEIR_FIXTURES does not name the folder with the test documents")
     return pathlib.Path(folder)
+
+
+@pytest.fixture
+def seed():
+    """Of everything random in the test; printed, and taken from WEIR_SEED."""
+    value = os.environ.get("WEIR_SEED") or str(random.randrange(1 << 32))
+    print(f"WEIR_SEED={value}")
+    return value
+
+
+@pytest.fixture
+def cycles():
+    """How often a crash test crashes."""
+    return int(os.environ.get("WEIR_CYCLES", "50"))
