@@ -16,14 +16,7 @@
 #include "base/units.h"
 #include "sink/kinds.h"
 #include "sink/sqlite.h"
-#if __has_include("sink/sqlite_vfs.h")
 #include "sink/sqlite_vfs.h"
-#else
-static int sqlite_vfs_register(void)
-{
-    return 0;
-}
-#endif
 
 #define BUSY_TIMEOUT_MS     250
 #define BUSY_TIMEOUT_MAX_MS 60000

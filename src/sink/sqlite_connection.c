@@ -203,8 +203,7 @@ static int connect_locked(struct sqlite_session *session, struct diag *diag)
         return rc;
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
                 (writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY);
-    int sqlite_rc =
-        sqlite3_open_v2(sink->path, &session->db, flags, sqlite3_vfs_find("weir") ? "weir" : NULL);
+    int sqlite_rc = sqlite3_open_v2(sink->path, &session->db, flags, "weir");
     if (sqlite_rc)
         rc = sqlite_error(sink, session->db, sqlite_rc, "be opened", diag);
     else
