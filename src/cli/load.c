@@ -142,7 +142,8 @@ static int parse_number(const char *option, const char *text, double *out, struc
     char *end;
     errno = 0;
     double v = strtod(text, &end);
-    if (((*text < '0' || *text > '9') && *text != '.') || *end || errno || !isfinite(v))
+    if (((*text < '0' || *text > '9') && *text != '.') || *end || errno || !isfinite(v) ||
+        strpbrk(text, "xX")) /* strtod reads hexadecimal, too */
         return bad_value(diag, option, text, "a number");
     *out = v;
     return 0;
@@ -288,15 +289,15 @@ static int print(const struct load_result *result, bool json)
         report_text(result, &out);
     bool whole = fwrite(out.p, 1, out.n, stdout) == out.n && fflush(stdout) == 0;
     buf_fini(&out);
-    return whole ? 0 : 3;
+    return whole ? CLI_DONE : CLI_CANNOT;
 }
 
 static int fail(const struct diag *diag)
 {
     fprintf(stderr, "weir load: %s\n", diag->text);
     return diag->code == WEIR_INVALID || diag->code == WEIR_SYNTAX || diag->code == WEIR_UNSUPPORTED
-               ? 2
-               : 3;
+               ? CLI_USAGE
+               : CLI_CANNOT;
 }
 
 static int merge(int argc, char **argv)
@@ -304,28 +305,32 @@ static int merge(int argc, char **argv)
     struct load_result sum;
     struct diag diag = {0};
     bool json = false;
-    int code = 0, files = 0;
+    int code = CLI_DONE, files = 0;
     load_result_init(&sum);
-    for (int i = 1; i < argc && code == 0; i++) {
+    for (int i = 1; i < argc && code == CLI_DONE; i++) {
         if (strcmp(argv[i], "--json") == 0) {
             json = true;
+        } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(usage, stdout);
+            goto out;
         } else if (strncmp(argv[i], "--", 2) == 0) {
             fprintf(stderr, "weir load merge: %s: not understood\n%s", argv[i], usage);
-            code = 2;
+            code = CLI_USAGE;
         } else if (report_merge(argv[i], &sum, &diag) != 0) {
             code = fail(&diag);
         } else {
             files++;
         }
     }
-    if (code == 0 && files == 0) {
+    if (code == CLI_DONE && files == 0) {
         fprintf(stderr, "weir load merge: give files of weir load --hist\n");
-        code = 2;
+        code = CLI_USAGE;
     }
-    if (code == 0)
+    if (code == CLI_DONE)
         code = print(&sum, json);
-    if (code == 0 && sum.ok == 0)
-        code = 1;
+    if (code == CLI_DONE && sum.ok == 0)
+        code = CLI_DOES_NOT_HOLD;
+out:
     load_result_fini(&sum);
     return code;
 }
@@ -337,7 +342,7 @@ int cli_load(int argc, char **argv)
 
     struct options options = {0};
     struct diag diag = {0};
-    int code = 0;
+    int code = CLI_DONE;
     if (parse_options(argc, argv, &options, &diag) != 0) {
         code = fail(&diag);
         goto out;
@@ -359,10 +364,11 @@ int cli_load(int argc, char **argv)
         code = fail(&diag);
     else if (options.hist && report_save(&result, options.hist, &diag) != 0)
         code = fail(&diag);
-    if (code == 0 || result.sent > 0) { /* what was measured is shown, whatever failed after */
+    if (code == CLI_DONE ||
+        result.sent > 0) { /* what was measured is shown, whatever failed after */
         int printed = print(&result, options.json);
-        if (code == 0)
-            code = printed ? printed : result.ok > 0 ? 0 : 1;
+        if (code == CLI_DONE)
+            code = printed ? printed : result.ok > 0 ? CLI_DONE : CLI_DOES_NOT_HOLD;
     }
     load_result_fini(&result);
 out:

@@ -7,16 +7,33 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-void connection_list_push(struct connection_list *list, struct connection *connection)
+static void put_after(struct connection_list *list, struct connection *connection,
+                      struct connection *before)
 {
-    connection->next = NULL;
-    connection->before = list->last;
-    if (list->last)
-        list->last->next = connection;
+    connection->before = before;
+    connection->next = before ? before->next : list->first;
+    if (connection->next)
+        connection->next->before = connection;
+    else
+        list->last = connection;
+    if (before)
+        before->next = connection;
     else
         list->first = connection;
-    list->last = connection;
     list->n++;
+}
+
+void connection_list_push(struct connection_list *list, struct connection *connection)
+{
+    put_after(list, connection, list->last);
+}
+
+void connection_list_insert(struct connection_list *list, struct connection *connection)
+{
+    struct connection *before = list->last;
+    while (before && before->retry_ns > connection->retry_ns)
+        before = before->before;
+    put_after(list, connection, before);
 }
 
 void connection_list_remove(struct connection_list *list, struct connection *connection)

@@ -8,8 +8,9 @@
  *      +--(retry_ns)-----+<----------------------+--------------+  lost
  *                        +--> DEAD (refused, and not told to keep trying)
  *
- * Every list is in the order of entering. As all waits are of one length, the head is the one whose
- * time is over first, and no timer per connection is needed. */
+ * The WAITING list is in the order of retry_ns, every other in the order of entering. As timeouts
+ * are of one length, the head is always the one whose time is over first, and no timer per
+ * connection is needed. */
 #ifndef WEIR_LOAD_CONNECTION_H
 #define WEIR_LOAD_CONNECTION_H
 
@@ -44,6 +45,8 @@ struct connection_list {
 };
 
 void connection_list_push(struct connection_list *list, struct connection *connection);
+void connection_list_insert(struct connection_list *list,
+                            struct connection *connection); /* by retry_ns, after its equals */
 void connection_list_remove(struct connection_list *list, struct connection *connection);
 
 /* Opens a socket, registers it (edge-triggered, for everything) and begins to connect. 0 or an

@@ -25,8 +25,9 @@ enum {
     IDS_BUFFER_BYTES = 256 << 10,
     LENGTH_ROOM = 24, /* the digits of Content-Length and the blank line */
 };
-#define RETRY_NS 200000000u
-#define TICK_NS  50000000u /* how late a stop is noticed at most */
+#define RETRY_REFUSED_NS 200000000u
+#define RETRY_LOST_NS    10000000u
+#define TICK_NS          50000000u /* how late a stop is noticed at most */
 
 static void bump(_Atomic uint64_t *count, uint64_t n)
 {
@@ -43,7 +44,9 @@ static void enter(struct worker_loop *loop, struct connection *c, enum connectio
     c->since_ns = loop->now_ns;
     if (state == CONNECTION_IDLE && loop->lists[CONNECTION_IDLE].n == 0)
         loop->starved_ns = loop->now_ns;
-    if (state != CONNECTION_DEAD)
+    if (state == CONNECTION_WAITING)
+        connection_list_insert(&loop->lists[state], c);
+    else if (state != CONNECTION_DEAD)
         connection_list_push(&loop->lists[state], c);
 }
 
@@ -54,7 +57,7 @@ static void connect_failed(struct worker_loop *loop, struct connection *c, int c
     loop->connect_errno = cause;
     bump(&loop->worker->counts.errors[LOAD_CONNECT], 1);
     connection_close(c);
-    c->retry_ns = loop->now_ns + RETRY_NS;
+    c->retry_ns = loop->now_ns + RETRY_REFUSED_NS;
     enter(loop, c, loop->plan->reconnect ? CONNECTION_WAITING : CONNECTION_DEAD);
 }
 
@@ -82,7 +85,7 @@ static void lost(struct worker_loop *loop, struct connection *c, enum load_error
     bump(&loop->worker->counts.reconnects, 1);
     connection_close(c);
     /* A server that cuts off every request must not be hammered. */
-    c->retry_ns = loop->now_ns + (busy ? RETRY_NS : 0);
+    c->retry_ns = loop->now_ns + (busy ? RETRY_LOST_NS : 0);
     enter(loop, c, CONNECTION_WAITING);
 }
 
