@@ -175,6 +175,7 @@ static int save(struct cursor *cursor, const struct fs *fs)
                 buf_printf(&text, "partition %u %" PRIu64 "\n", i, cursor->at[i].settled);
         cursor->moved = false;
     }
+    cursor->asked = false;
     pthread_mutex_unlock(&cursor->lock);
     if (!moved)
         return 0;
@@ -283,7 +284,7 @@ void cursor_give(struct cursor *cursor, const struct record *records, size_t n, 
     for (size_t i = 0; i < n; i++)
         push(&cursor->at[records[i].partition], records[i].offset);
     assert(next_lsn >= cursor->given_lsn);
-    /* Passing over what was settled before a restart is a move that no settle will report. */
+    /* Passing over what was settled before a restart is a move too; it is saved with the next. */
     if (n == 0 && next_lsn > cursor->given_lsn)
         cursor->moved = true;
     cursor->given_lsn = next_lsn;
@@ -304,8 +305,8 @@ bool cursor_settle(struct cursor *cursor, uint32_t partition, uint64_t offset)
     if (at->head == at->n)
         at->head = at->n = 0;
     if (settled) {
-        first = !cursor->moved;
-        cursor->moved = true;
+        first = !cursor->asked;
+        cursor->asked = cursor->moved = true;
         /* relaxed: under the lock, so that what is saved fits together; others only look at it */
         atomic_fetch_add_explicit(&cursor->records, settled, memory_order_relaxed);
     }

@@ -36,6 +36,7 @@ struct cursor {
     struct cursor_partition *at;
     uint64_t given_lsn; /* every record before it has been given out */
     bool moved;         /* since it was last saved */
+    bool asked;         /* cursor_settle has said so since then */
     /* atomic */
     _Atomic uint64_t records;        /* settled, of the whole log */
     _Atomic uint64_t durable_resume; /* as it lies on disk; written by the keeper */
@@ -65,7 +66,7 @@ uint64_t cursor_resume(struct cursor *cursor);
 uint64_t cursor_first_open(struct cursor *cursor, uint32_t partition);
 /* These were given out; now all before next_lsn have been. */
 void cursor_give(struct cursor *cursor, const struct record *records, size_t n, uint64_t next_lsn);
-/* True when it is the first move since the last save: the keeper should know. */
+/* True when it is the first settled since the last save: the keeper should know. */
 bool cursor_settle(struct cursor *cursor, uint32_t partition, uint64_t offset);
 /* The reader has gone: what it was given and did not settle is open again. */
 void cursor_forget(struct cursor *cursor);

@@ -286,6 +286,7 @@ static int journal_open(const struct log_config *config, struct log **out, struc
     struct journal *journal = create(config);
     journal->log.ops = &log_journal;
     if (config->read_only) {
+        journal_refuse(journal, REFUSE_CLOSED, WEIR_CLOSED);
         rc = open_for_reading(journal, diag);
     } else {
         assert(config->events.durable);

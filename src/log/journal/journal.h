@@ -76,6 +76,7 @@ struct writer { /* owned by the log thread; before it starts, by opening */
     uint32_t units, records;
     struct body *first, **last, *carry; /* carry: popped, did not fit any more */
     struct flush_marker *markers;       /* linked by body.next */
+    size_t lazy_bytes;                  /* of bodies that nobody waits for */
     bool urgent;
     uint64_t deadline_ns;
 };
@@ -114,7 +115,7 @@ struct journal {
     atomic_int refuse_code; /* what REFUSE_WRITE and REFUSE_PREPARE mean */
     char apart_1[128];
     atomic_uint writer_state;
-    atomic_size_t lazy_bytes; /* of bodies in the ring that nobody waits for */
+    atomic_size_t lazy_bytes; /* of bodies that nobody waits for, in the ring and gathered */
     atomic_bool stop_writer;
     char apart_2[128];
     /* atomic: what readers look at */

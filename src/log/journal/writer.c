@@ -65,6 +65,7 @@ static void start_group(struct writer *writer)
     writer->first = NULL;
     writer->last = &writer->first;
     writer->markers = NULL;
+    writer->lazy_bytes = 0;
     writer->urgent = false;
 }
 
@@ -95,7 +96,7 @@ static void take(struct journal *journal, struct body *body)
             encoded->appended_ns + (uint64_t)journal->config.received_flush_ms * 1000000;
         if (writer->deadline_ns == 0 || deadline < writer->deadline_ns)
             writer->deadline_ns = deadline;
-        atomic_fetch_sub_explicit(&journal->lazy_bytes, body->encoded_bytes, memory_order_relaxed);
+        writer->lazy_bytes += body->encoded_bytes;
     }
     mem_free(encoded);
     body->encoded = NULL;
@@ -363,6 +364,8 @@ static void flush_group(struct journal *journal)
 {
     struct writer *writer = &journal->writer;
     struct body *first = writer->first;
+    if (writer->lazy_bytes) /* relaxed: only a sum to decide by */
+        atomic_fetch_sub_explicit(&journal->lazy_bytes, writer->lazy_bytes, memory_order_relaxed);
     if (writer->units) {
         int rc = write_group(journal);
         tell_outcome(journal, rc);
@@ -435,7 +438,7 @@ void *writer_run(void *argument)
             rest(journal, WRITER_IDLE, probing ? writer->probe_at_ns : 0);
             continue;
         }
-        if (!writer->urgent && !stop && writer->n < LAZY_MAX &&
+        if (!writer->urgent && !stop &&
             atomic_load_explicit(&journal->lazy_bytes, memory_order_relaxed) < LAZY_MAX &&
             clock_mono_ns() < writer->deadline_ns) {
             rest(journal, WRITER_LAZY, writer->deadline_ns);
