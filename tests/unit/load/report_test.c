@@ -125,6 +125,7 @@ static void test_merge_is_the_sum(void **state)
     histogram_add(want, a.latency_ns);
     histogram_add(want, b.latency_ns);
     assert_int_equal(histogram_count(sum.latency_ns), 2000);
+    assert_int_equal(histogram_count(sum.service_ns), 2000);
     for (double q = 0; q <= 1; q += 0.01)
         assert_int_equal(histogram_quantile(sum.latency_ns, q), histogram_quantile(want, q));
     assert_int_equal(histogram_sum(sum.latency_ns), histogram_sum(want));
