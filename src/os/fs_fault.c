@@ -33,11 +33,24 @@ struct fault {
     uint64_t operations, random;
     struct power *power; /* NULL: no power cut is planned, nothing is noted */
     bool inside;         /* an operation is under way */
+    struct broken *broken;
+};
+
+/* A failed sync is told once to each open file of the inode, as Linux does (errseq_t): another
+ * descriptor's next sync fails too, whatever it writes. */
+struct broken {
+    struct broken *next;
+    dev_t device;
+    ino_t inode;
+    unsigned failures;
 };
 
 struct fault_file { /* fs_file.state */
     struct fs_file *inner;
     char *path;
+    dev_t device;
+    ino_t inode;
+    unsigned told; /* of broken.failures */
 };
 
 static _Atomic(struct fault *) installed;
@@ -103,6 +116,20 @@ static int fail(int error)
     return fs_error(error);
 }
 
+/* The inode's failures; NULL: none yet, unless asked to begin. */
+static struct broken *broken_of(struct fault *fault, const struct fault_file *file, bool begin)
+{
+    struct broken *broken = fault->broken;
+    while (broken && (broken->device != file->device || broken->inode != file->inode))
+        broken = broken->next;
+    if (!broken && begin) {
+        broken = mem_alloc(sizeof *broken);
+        *broken = (struct broken){fault->broken, file->device, file->inode, 0};
+        fault->broken = broken;
+    }
+    return broken;
+}
+
 /* The table. Every operation: enter, decide, note, do, note, leave. */
 
 static int fault_open(const struct fs *fs, const char *path, int flags, struct fs_file **out)
@@ -126,7 +153,11 @@ static int fault_open(const struct fs *fs, const char *path, int flags, struct f
     }
     if (rc == 0) {
         struct fault_file *state = mem_alloc(sizeof *state);
-        *state = (struct fault_file){inner, mem_strdup(path)};
+        struct stat st = {0};
+        fstat(inner->fd, &st);
+        *state = (struct fault_file){inner, mem_strdup(path), st.st_dev, st.st_ino, 0};
+        struct broken *broken = broken_of(fault, state, false);
+        state->told = broken ? broken->failures : 0;
         struct fs_file *file = mem_alloc(sizeof *file);
         *file = (struct fs_file){fs, inner->fd, state};
         *out = file;
@@ -181,13 +212,18 @@ static int fault_datasync(struct fs_file *file)
     size_t prefix;
     int error = decide(fault, FS_OP_SYNC, state->path, 0, &prefix);
     int rc = error ? fail(error) : fault->below->datasync(state->inner);
-    if (fault->power) {
-        error = errno;
-        if (rc)
-            power_sync_failed(fault->power, state->path, file->fd);
-        else
-            power_synced(fault->power, state->path, file->fd);
-        errno = error;
+    int kept = errno;
+    struct broken *broken = broken_of(fault, state, rc != 0);
+    if (rc)
+        state->told = ++broken->failures;
+    if (fault->power && rc)
+        power_sync_failed(fault->power, state->path, file->fd);
+    else if (fault->power)
+        power_synced(fault->power, state->path, file->fd);
+    errno = kept;
+    if (rc == 0 && broken && state->told != broken->failures) {
+        state->told = broken->failures;
+        rc = fail(EIO);
     }
     leave(fault);
     return rc;

@@ -2,30 +2,37 @@
  * build/weir-fault, never switched on in build/weir).
  *
  * A plan is text, items separated by ';':
- *   seed=N                       seeds every choice (printed on standard error when the plan
- * starts) fail=EIO|ENOSPC|SHORT@N      the Nth operation (from 1, over all files) fails. A failing
- * write writes nothing (EIO), any prefix (ENOSPC) or a prefix that is not empty where it can be
- * (SHORT, which then gives EIO) fail=...@N+                  every operation from the Nth on
- *   fail=...@N-M                 operations N to M (space comes back after M); up to 8 fail items
- *   ops=write,sync,open...       counts (and fails) only these kinds; left out: all
- *   path=SUBSTRING               counts only operations on paths that contain it
- *   powercut=N                   before the Nth operation the power goes, see below
- *   powercut-ms=N                the same after N ms
- *   count                        fails nothing; on exit prints "fs_fault: N operations" on standard
- *                                error
+ *
+ *   seed=N             seeds every choice (printed on standard error when the plan starts)
+ *   fail=EIO@N         the Nth operation (from 1, over all files) fails; also ENOSPC, SHORT. A
+ *                      failing write writes nothing (EIO), any prefix (ENOSPC), or a prefix that
+ *                      is not empty where it can be (SHORT, which then gives EIO)
+ *   fail=...@N+        every operation from the Nth on
+ *   fail=...@N-M       operations N to M (space comes back after M); up to 8 fail items
+ *   ops=write,sync     counts (and fails) only these kinds; left out: all
+ *   path=SUBSTRING     counts only operations on paths that contain it
+ *   powercut=N         before the Nth operation the power goes, see below
+ *   powercut-ms=N      the same after N ms
+ *   count              fails nothing; on exit prints "fs_fault: N operations" on standard error
  *
  * A power cut stops every other thread's file operations, puts the files into a state that a disk
- * may be in after a power loss, and ends the process at once with status 137:
- *   pages    of every page (4096 bytes) changed since its file's last successful sync a random
- *            subset is put back to what it was at that sync (zeros beyond the size of then); now
- *            and then only some sectors (512 bytes) of a page are. After a sync that failed, the
- *            pages that it should have written stay unsynced until they are written again.
- *   sizes    the size at that sync, or one that the file has had since; an unsynced extension may
- * be cut at any page names    creates, renames, unlinks and mkdirs that no sync_dir of their
- * directory followed are undone, in each directory from the newest back to a random point. A
- * datasync of a file does not make its name durable. What unlink or rename took away is kept by a
- * link with a hidden name (list does not show it) until then. Files that are there when the plan
- * starts count as durable.
+ * may be in after a power loss, and ends the process at once with status 137.
+ *
+ * Pages: of every page (4096 bytes) changed since its file's last successful sync a random subset
+ * is put back to what it was at that sync (zeros beyond the size of then); now and then only some
+ * sectors (512 bytes) of a page are. After a sync that failed, the pages that it should have
+ * written stay unsynced until they are written again, and other open files of the same inode are
+ * told at their next sync.
+ *
+ * Sizes: the size at that sync, or one that the file has had since; an unsynced extension may be
+ * cut at any page.
+ *
+ * Names: creates, renames, unlinks and mkdirs that no sync_dir of their directory followed are
+ * undone, in each directory from the newest back to a random point. A datasync of a file does not
+ * make its name durable. What unlink or rename took away is kept until then by a link with a
+ * hidden name, which list does not show.
+ *
+ * Files that are there when the plan starts count as durable.
  *
  * SQLite takes part through its wrapped VFS (sink/sqlite_vfs.h) with fs_fault_before(), the notes
  * and fs_fault_after(). All functions: any thread; one internal mutex is held across each

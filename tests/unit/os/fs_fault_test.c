@@ -203,6 +203,30 @@ static void hooks_for_others(void **state)
     assert_int_equal(in_child(beside_the_table, NULL), 10);
 }
 
+static void two_descriptors(void *context)
+{
+    (void)context;
+    const struct fs *fs = with("ops=sync;fail=EIO@1");
+    struct fs_file *a, *b, *c, *other;
+    child_check(fs_open(fs, in("f"), FS_WRITE | FS_CREATE, &a) == 0);
+    child_check(fs_open(fs, in("f"), FS_WRITE, &b) == 0);
+    child_check(fs_open(fs, in("g"), FS_WRITE | FS_CREATE, &other) == 0);
+    child_check(fs->datasync(a) == WEIR_IO);
+    child_check(fs_open(fs, in("f"), FS_WRITE, &c) == 0);
+    child_check(fs->datasync(other) == 0);
+    child_check(fs->datasync(a) == 0);
+    child_check(fs->datasync(c) == 0); /* opened after it was told */
+    child_check(fs->datasync(b) == WEIR_IO);
+    child_check(fs->datasync(b) == 0);
+    _exit(10);
+}
+
+static void a_failed_sync_is_told_once_to_each(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(two_descriptors, NULL), 10);
+}
+
 /* The shorthands over a failing table: N is swept until nothing fails any more. */
 static void replace_with_failure(void *context)
 {
@@ -240,6 +264,7 @@ int main(void)
         cmocka_unit_test(failing_writes_leave_prefixes),
         cmocka_unit_test(filters_choose_what_counts),
         cmocka_unit_test(hooks_for_others),
+        cmocka_unit_test(a_failed_sync_is_told_once_to_each),
         cmocka_unit_test(replace_is_whole_under_any_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
