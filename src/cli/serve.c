@@ -3,6 +3,7 @@
  * The main thread waits for signals; all other threads have them blocked. The first SIGTERM or
  * SIGINT stops the gateway; while it stops, a second one, or the time running out on a disk that
  * does not answer, ends the process at once. */
+#include <errno.h>
 #include <getopt.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "gateway/gateway.h"
@@ -136,12 +138,18 @@ static void announce(const struct config *config, const struct gateway *gateway)
 
 static void *watchdog(void *argument)
 {
-    const struct timespec patience = {.tv_sec = (time_t)(size_t)argument};
+    uint64_t until_ns = clock_mono_ns() + (uint64_t)(size_t)argument * 1000000000;
     sigset_t stops;
+    int got;
     sigemptyset(&stops);
     sigaddset(&stops, SIGTERM);
     sigaddset(&stops, SIGINT);
-    int got = sigtimedwait(&stops, NULL, &patience);
+    do { /* a debugger or a sanitizer may interrupt it */
+        uint64_t now_ns = clock_mono_ns();
+        uint64_t left_ns = now_ns < until_ns ? until_ns - now_ns : 0;
+        const struct timespec left = {(time_t)(left_ns / 1000000000), (long)(left_ns % 1000000000)};
+        got = sigtimedwait(&stops, NULL, &left);
+    } while (got < 0 && errno == EINTR);
     tell(got > 0 ? "a second signal: ending at once"
                  : "stopping takes longer than drain_timeout allows: ending at once");
     _exit(1);
