@@ -126,7 +126,7 @@ void server_continue(struct server_conn *conn)
 {
     if (!conn->continue_due || conn->first)
         return;
-    conn->continue_due = false;
+    server_body_begins(conn);
     buf_put_str(conn_out(&conn->conn), "HTTP/1.1 100 Continue\r\n\r\n");
 }
 

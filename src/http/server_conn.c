@@ -5,13 +5,8 @@
  * turn in which anything happened: go on reading, pause, wait with which deadline, end. */
 #include "http/server_conn.h"
 
-#include <assert.h>
-#include <stdio.h>
-
 #include "base/mem.h"
 
-#define FREE_REQUESTS   256                /* kept by a loop */
-#define HELD_KEPT_BYTES (8 * 1024)         /* a larger buffer is not kept with a request */
 #define DRAIN_BYTES     (32 * 1024 * 1024) /* read and thrown away at most while lingering */
 #define BODY_RATE_BYTES (64 * 1024)        /* each of them gives a body one second more */
 
@@ -25,72 +20,7 @@ static uint64_t after_ms(const struct server_conn *conn, uint32_t ms)
     return loop_now_ns(conn->loop->loop) + (uint64_t)ms * 1000000;
 }
 
-/* ---- requests ---- */
-
-struct server_request *server_request_create(struct server_conn *conn)
-{
-    struct server_loop *loop = conn->loop;
-    struct server_request *request = loop->free_requests;
-    if (request) {
-        loop->free_requests = request->next;
-        loop->n_free_requests--;
-    } else {
-        request = mem_zalloc(sizeof *request);
-    }
-    request->conn = conn;
-    request->next = NULL;
-    request->pub.loop = loop->loop;
-    request->pub.loop_index = loop->index;
-    request->pub.local = conn->local;
-    conn_ref(&conn->conn);
-    return request;
-}
-
-void server_request_free(struct server_request *request)
-{
-    mem_free(request->headers);
-    mem_free(request->own);
-    buf_fini(&request->held);
-    mem_free(request);
-}
-
-void server_request_release(struct server_request *request)
-{
-    struct server_conn *conn = request->conn;
-    struct server_loop *loop = conn->loop;
-    if (request->head_block)
-        conn_block_unref(&loop->pool, request->head_block);
-    if (request->body_block)
-        conn_block_unref(&loop->pool, request->body_block);
-    bool keep = loop->n_free_requests < FREE_REQUESTS;
-    server_body_forget(request, !keep);
-    if (request->held.capacity > HELD_KEPT_BYTES)
-        buf_fini(&request->held);
-    conn_unref(&conn->conn);
-    if (!keep) {
-        server_request_free(request);
-        return;
-    }
-    *request = (struct server_request){
-        .next = loop->free_requests,
-        .headers = request->headers,
-        .headers_capacity = request->headers_capacity,
-        .own = request->own,
-        .own_capacity = request->own_capacity,
-        .held = {request->held.p, 0, request->held.capacity},
-    };
-    loop->free_requests = request;
-    loop->n_free_requests++;
-}
-
-static void enqueue(struct server_conn *conn, struct server_request *request)
-{
-    *conn->end = request;
-    conn->end = &request->next;
-    conn->queued++;
-    unsigned waiting = atomic_load_explicit(&conn->loop->unanswered, memory_order_relaxed);
-    atomic_store_explicit(&conn->loop->unanswered, waiting + 1, memory_order_relaxed);
-}
+/* ---- from bytes to requests ---- */
 
 void server_read_no_more(struct server_conn *conn)
 {
@@ -101,65 +31,10 @@ void server_read_no_more(struct server_conn *conn)
     conn_want_read(&conn->conn, false);
 }
 
-static void forget_current(struct server_conn *conn)
+void server_body_begins(struct server_conn *conn)
 {
-    struct server_request *request = conn->current;
-    conn->current = NULL;
-    if (request)
-        server_request_release(request);
-}
-
-void server_refuse(struct server_conn *conn, int status, const char *detail)
-{
-    const struct parse_head *head = &conn->head;
-    struct slice method = {NULL, 0};
-    if (conn->current)
-        method = conn->current->pub.method;
-    else if (conn->phase == READ_HEAD && head->target_at)
-        method = (struct slice){conn_input(&conn->conn) + head->skipped, head->method_bytes};
-    bool head_only = slice_is(method, "HEAD");
-    forget_current(conn);
-    server_read_no_more(conn);
-    if (status != 408 && status != 503)
-        server_count(&conn->loop->counters.bad_requests_total, 1);
-    struct server_request *request = server_request_create(conn);
-    request->head_only = head_only;
-    request->keep_alive = false;
-    enqueue(conn, request);
-    struct slice extra = status == 503 ? SLICE_LIT("Retry-After: 1\r\n") : SLICE_LIT("");
-    http_answer_problem(&request->pub, status, extra, detail);
-}
-
-void server_complete_request(struct server_conn *conn)
-{
-    struct server_request *request = conn->current;
-    conn->current = NULL;
-    conn->head = (struct parse_head){0};
-    conn->phase = READ_HEAD;
     conn->continue_due = false;
-    conn->read_deadline_ns = 0;
-    if (!request->keep_alive)
-        server_read_no_more(conn);
-    enqueue(conn, request);
-    server_count(&conn->loop->counters.requests_total, 1);
-    struct http_server *server = conn->loop->server;
-    server->handle(server->context, &request->pub); /* which may have answered: it is gone */
-}
-
-/* ---- from bytes to requests ---- */
-
-static void keep_headers(struct server_request *request, const struct http_header *headers,
-                         unsigned n)
-{
-    if (n > request->headers_capacity) {
-        request->headers_capacity = n < 16 ? 16 : n;
-        mem_free(request->headers);
-        request->headers = mem_alloc(request->headers_capacity * sizeof *headers);
-    }
-    if (n)
-        memcpy(request->headers, headers, n * sizeof *headers);
-    request->pub.headers = request->headers;
-    request->pub.n_headers = n;
+    conn->read_deadline_ns = after_ms(conn, conn->loop->server->limits.body_ms);
 }
 
 /* The head is complete: what follows it? */
@@ -180,10 +55,11 @@ static bool begin_body(struct server_conn *conn, const struct parse_fields *fiel
         server_complete_request(conn);
         return true;
     }
-    conn->read_deadline_ns = after_ms(conn, server->limits.body_ms);
     if (fields->expect_continue && conn_input_bytes(&conn->conn) == 0) {
         conn->continue_due = true;
-        server_continue(conn);
+        server_continue(conn); /* the body's time begins when it is asked for */
+    } else {
+        server_body_begins(conn);
     }
     return true;
 }
@@ -208,7 +84,7 @@ static bool take_head(struct server_conn *conn)
 
     struct server_request *request = server_request_create(conn);
     conn->current = request;
-    keep_headers(request, conn->loop->headers, fields.n_headers);
+    server_request_headers(request, conn->loop->headers, fields.n_headers);
     request->pub.method = (struct slice){p + conn->head.skipped, conn->head.method_bytes};
     request->pub.target = fields.target;
     request->pub.path = fields.path;
@@ -291,6 +167,8 @@ static void readable(struct conn *base)
         return;
     }
     if (n > 0) {
+        if (conn->continue_due)
+            server_body_begins(conn); /* it did not wait for us to ask */
         if (conn->read_deadline_ns && conn->phase != READ_HEAD)
             conn->read_deadline_ns += (uint64_t)n * 1000000000 / BODY_RATE_BYTES;
         work(conn);
@@ -356,8 +234,8 @@ static void flushed(struct conn *base)
     }
     if (conn->paused && has_room(conn)) {
         conn->paused = false;
-        if (conn->phase > READ_HEAD && is_reading(conn))
-            conn->read_deadline_ns = after_ms(conn, conn->loop->server->limits.body_ms);
+        if (conn->phase > READ_HEAD && is_reading(conn) && !conn->continue_due)
+            server_body_begins(conn);
         conn_want_read(base, true);
         work(conn);
         conn_touch(base); /* decide again, with what that brought */
@@ -486,7 +364,7 @@ void server_conn_gone(struct server_conn *conn)
         return;
     conn_ref(&conn->conn); /* until we are done with it */
     conn_close(&conn->conn);
-    forget_current(conn);
+    server_forget_current(conn);
     unlink_conn(conn);
     link_into(conn, &loop->gone);
     if (conn->surplus) {

@@ -1,8 +1,8 @@
 /* server_conn.h: what the files of the server share: a loop of the server, a connection, a request.
  *
  * server.c starts and stops, listens and accepts; server_conn.c turns bytes into requests and
- * decides when a connection waits, pauses or ends; server_body.c reads bodies; answer.c and
- * stream.c write answers.
+ * decides when a connection waits, pauses or ends; server_body.c reads bodies; server_request.c
+ * keeps, queues and hands over requests; answer.c and stream.c write answers.
  *
  * A request's way:  reading (conn->current) -> waiting, in the connection's queue (handle() was
  * called) -> answered; held back while an earlier one is not -> released to the loop's free list.
@@ -139,14 +139,21 @@ static inline void server_count(_Atomic uint64_t *counter, uint64_t n)
 void server_conn_open(struct server_loop *loop, int fd, bool local, bool surplus);
 void server_conn_gone(struct server_conn *conn); /* closes it, tells whose requests wait */
 bool server_conn_is_idle(const struct server_conn *conn);
+void server_body_begins(struct server_conn *conn); /* its deadline runs from now */
+void server_read_no_more(struct server_conn *conn);
+
+/* server_request.c */
 struct server_request *server_request_create(struct server_conn *conn);
+void server_request_headers(struct server_request *request, const struct http_header *headers,
+                            unsigned n); /* keeps a copy */
 /* Lets go of what it holds and keeps it for another; it is in no queue. */
 void server_request_release(struct server_request *request);
 void server_request_free(struct server_request *request); /* one that was released */
+void server_forget_current(struct server_conn *conn);     /* what is being read, if anything */
+/* Queues what was read, and calls the handler. */
+void server_complete_request(struct server_conn *conn);
 /* Answers with a problem behind all that waits, and reads no more. */
 void server_refuse(struct server_conn *conn, int status, const char *detail);
-void server_read_no_more(struct server_conn *conn);
-void server_complete_request(struct server_conn *conn);
 
 /* server_body.c */
 /* A step of the phases that read a body: false when more bytes are needed, or refused. */

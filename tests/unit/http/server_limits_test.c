@@ -239,10 +239,12 @@ static void test_waiting_for_an_answer_is_not_idle(void **state)
     (void)state;
     peer.config.limits.idle_ms = 30;
     peer.config.limits.head_ms = 30;
+    peer.config.limits.body_ms = 40;
     peer_start();
     struct peer_answer answer = {0};
     int fd = peer_connect(), idle = peer_connect();
-    peer_say(fd, GET("/held"));
+    /* Nor does the time of a body run that we have not asked for yet. */
+    peer_say(fd, GET("/held") POST("/echo") "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
     PEER_WAIT(peer_held() == 1);
     for (int i = 0; i < 3; i++) { /* others come and are cut off meanwhile */
         struct buf all = {0};
@@ -254,6 +256,10 @@ static void test_waiting_for_an_answer_is_not_idle(void **state)
     peer_answer_held(false);
     peer_read_answer(fd, &answer, false);
     assert_int_equal(answer.status, 200);
+    peer_read_answer(fd, &answer, false);
+    assert_int_equal(answer.status, 100);
+    peer_read_answer(fd, &answer, false); /* and then it does */
+    assert_int_equal(answer.status, 408);
     close(fd);
     close(idle);
     peer_answer_fini(&answer);
