@@ -47,6 +47,18 @@ int segment_use_fill(struct segment_use *use, size_t step)
     return 0;
 }
 
+int segment_use_wipe(struct segment_use *use, uint64_t from, uint64_t to)
+{
+    while (from < to) {
+        size_t n = to - from < sizeof zeros ? (size_t)(to - from) : sizeof zeros;
+        int rc = use->fill_file->fs->pwrite(use->fill_file, zeros, n, from);
+        if (rc)
+            return rc;
+        from += n;
+    }
+    return use->fill_file->fs->datasync(use->fill_file);
+}
+
 void segment_use_close(struct segment_use *use)
 {
     if (!use)

@@ -163,6 +163,7 @@ int journal_recover(struct journal *journal, struct diag *diag);
 int segment_use_open(struct journal *journal, const char *path, uint64_t number, uint64_t bytes,
                      bool create, struct segment_use **out);
 int segment_use_fill(struct segment_use *use, size_t step); /* one step; synced on return */
+int segment_use_wipe(struct segment_use *use, uint64_t from, uint64_t to); /* zeros; synced */
 void segment_use_close(struct segment_use *use);
 
 /* keeper.c */

@@ -166,7 +166,19 @@ static int prepare(struct journal *journal)
 /* --- letting go --------------------------------------------------------------------------------
  */
 
-static bool recycle(struct journal *journal, uint64_t number)
+/* Behind a segment's end may lie groups that were given up: an attempt that failed, or a tail that
+ * opening has written again elsewhere. Their LSNs are those of the log's own groups, and in a file
+ * that has not begun they would look like a segment that lost its header. They go first; where that
+ * would be much, the file goes instead. */
+static int wipe_behind_end(struct segment_use *use, const struct segment *segment, uint64_t size)
+{
+    uint64_t from = segment_offset(&segment->header, segment->end);
+    if (segment->damaged || from > size || size - from > GROUP_MAX)
+        return WEIR_TOO_LARGE;
+    return segment_use_wipe(use, from, size);
+}
+
+static bool recycle(struct journal *journal, const struct segment *segment)
 {
     const struct fs *fs = journal->config.fs;
     pthread_mutex_lock(&journal->lock);
@@ -174,7 +186,7 @@ static bool recycle(struct journal *journal, uint64_t number)
     pthread_mutex_unlock(&journal->lock);
     if (!wanted)
         return false;
-    char *from = segment_path(journal->folder, number);
+    char *from = segment_path(journal->folder, segment->header.number);
     uint64_t fresh = journal->next_number++, size = 0;
     char *to = segment_path(journal->folder, fresh);
     struct segment_use *use = NULL;
@@ -182,7 +194,8 @@ static bool recycle(struct journal *journal, uint64_t number)
     int rc = segment_use_open(journal, from, fresh, journal->config.segment_bytes, false, &use);
     if (rc == 0)
         rc = use->file->fs->size(use->file, &size);
-    if (rc == 0 && size == journal->config.segment_bytes) {
+    if (rc == 0 && size == journal->config.segment_bytes &&
+        wipe_behind_end(use, segment, size) == 0) {
         renamed = fs->rename(fs, from, to) == 0;
         done = renamed && fs->sync_dir(fs, journal->folder) == 0;
     }
@@ -207,22 +220,20 @@ static void let_go(struct journal *journal, uint64_t low)
     size_t n = 0;
     while (n + 1 < journal->segments.n && journal->segments.items[n].end <= low)
         n++;
-    uint64_t *numbers = mem_alloc((n + 1) * sizeof *numbers);
-    for (size_t i = 0; i < n; i++)
-        numbers[i] = journal->segments.items[i].header.number;
+    struct segment *gone = mem_dup(journal->segments.items, (n + 1) * sizeof *gone);
     segment_list_remove_first(&journal->segments, n);
     pthread_mutex_unlock(&journal->lock);
     bool unlinked = false;
     for (size_t i = 0; i < n; i++) {
-        if (recycle(journal, numbers[i]))
+        if (recycle(journal, &gone[i]))
             continue;
-        unlink_segment(journal, numbers[i]);
+        unlink_segment(journal, gone[i].header.number);
         unlinked = true;
     }
     /* Should this fail, files may come back after a power cut: all consumers are past them. */
     if (unlinked)
         journal->config.fs->sync_dir(journal->config.fs, journal->folder);
-    mem_free(numbers);
+    mem_free(gone);
 }
 
 static void count_disk(struct journal *journal)

@@ -199,16 +199,22 @@ static int load(struct reader *reader, uint64_t limit, size_t n, const char **ou
     return 0;
 }
 
-/* Where the segment ends, if it has ended; it may have since we entered it. */
+/* Where the segment ends, if it has ended; it may have since we entered it, and may have been let
+ * go of: only when all of it was settled, so that we stand at its end. Between groups. */
 static uint64_t segment_end(struct reader *reader)
 {
     struct journal *journal = reader->journal;
     if (reader->segment.end == UINT64_MAX) {
+        bool kept = false;
         pthread_mutex_lock(&journal->lock);
-        for (size_t i = journal->segments.n; i-- > 0;)
-            if (journal->segments.items[i].header.number == reader->segment.header.number)
+        for (size_t i = journal->segments.n; i-- > 0 && !kept;) {
+            kept = journal->segments.items[i].header.number == reader->segment.header.number;
+            if (kept)
                 reader->segment.end = journal->segments.items[i].end;
+        }
         pthread_mutex_unlock(&journal->lock);
+        if (!kept)
+            reader->segment.end = reader->lsn;
     }
     return reader->segment.end;
 }

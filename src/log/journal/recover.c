@@ -160,11 +160,18 @@ static int reuse_last(struct journal *journal, struct segment *last, const struc
                       struct diag *diag)
 {
     char *path = segment_path(journal->folder, last->header.number);
-    struct segment_use *use;
+    struct segment_use *use = NULL;
     int rc = segment_use_open(journal, path, last->header.number, last->header.bytes, false, &use);
-    if (rc)
+    /* A group shows that the header before it was synced. Without one nobody knows: the sync may
+     * have failed, and what is read here never have reached the disk. */
+    if (rc == 0 && tail->end.lsn == last->header.base)
+        rc = use->file->fs->pwrite(use->file, &last->header, sizeof last->header, 0);
+    if (rc == 0 && tail->end.lsn == last->header.base)
+        rc = use->file->fs->datasync(use->file);
+    if (rc) {
         failed(diag, rc, path, "cannot be opened");
-    else {
+        segment_use_close(use);
+    } else {
         /* Never below the file's end: what lies there may be the log. */
         uint64_t filled = last->file_bytes < use->bytes ? last->file_bytes : use->bytes;
         atomic_store_explicit(&use->filled, filled, memory_order_relaxed); /* no thread yet */
@@ -285,8 +292,12 @@ static int rewrite_tail(struct journal *journal, const struct segment_file *spar
     struct segment_use *use = NULL;
     int rc;
     char *image = build_rewrite(journal, last, tail, &header, n, &rc);
+    /* Durable before a byte of it changes: else the power might go and give it its old name back,
+     * which is a segment's, with half of the new bytes. */
     if (rc == 0 && spare)
         rc = fs->rename(fs, path, draft);
+    if (rc == 0 && spare)
+        rc = fs->sync_dir(fs, journal->folder);
     if (rc == 0)
         rc = segment_use_open(journal, draft, number, bytes, !spare, &use);
     if (rc == 0)
