@@ -14,12 +14,11 @@
 #include "base/mem.h"
 #include "delivery/engine.h"
 
+#define CHAIN_MAX 16 /* calls of a part in a row; then others of the lane have their turn */
+
 struct call *call_create(void)
 {
-    struct call *call = mem_zalloc(sizeof(*call));
-    call->task.run = call_run;
-    call->task.finish = call_finish;
-    return call;
+    return mem_zalloc(sizeof(struct call));
 }
 
 void call_destroy(struct call *call)
@@ -42,7 +41,7 @@ void call_clear(struct call *call)
     call->n = call->bytes = 0;
     call->batch.n = call->batch.bytes = 0;
     call->rc = call->dead_rc = 0;
-    call->cancelled = false;
+    call->cancelled = call->chained = false;
     call->write_ns = 0;
     call->diag = (struct diag){0};
 }
@@ -132,6 +131,7 @@ void call_build(struct call *call, const struct window *w)
     else
         form_groups(call, w);
     struct batch *b = &call->batch;
+    b->n = b->bytes = 0;
     for (size_t i = 0; i < call->n; i++) {
         uint32_t group = call->group[i];
         if (call->winner[group] != i)
@@ -159,17 +159,14 @@ static int take_session(struct feed *f, struct sink_session **out, struct diag *
     return f->sink->sink->ops->session_open(f->sink->sink, false, out, diag);
 }
 
-static void return_session(struct feed *f, struct sink_session *session, bool broken)
+static void return_session(struct feed *f, struct sink_session *session)
 {
-    if (!broken) {
-        pthread_mutex_lock(&f->mutex);
-        if (!f->closed && f->n_sessions < f->calls_max) {
-            f->sessions[f->n_sessions++] = session;
-            session = NULL;
-        }
-        pthread_mutex_unlock(&f->mutex);
-    }
-    if (session)
+    pthread_mutex_lock(&f->mutex);
+    bool keep = !f->closed && f->n_sessions < f->calls_max;
+    if (keep)
+        f->sessions[f->n_sessions++] = session;
+    pthread_mutex_unlock(&f->mutex);
+    if (!keep)
         session->ops->session_close(session);
 }
 
@@ -201,14 +198,9 @@ static void letter_of(struct feed *f, const struct record *record, const char *r
 
 /* Makes the refused records dead letters, durably; those that cannot become one now are to be
  * sent again. At the cap as many as still fit. */
-static void bury(struct call *call)
+static void bury(struct call *call, size_t refused)
 {
     struct feed *f = call->part->feed;
-    size_t refused = 0;
-    for (size_t i = 0; i < call->batch.n; i++)
-        refused += call->results[i].outcome == OUTCOME_REFUSED;
-    if (!refused)
-        return;
     struct dead_letter *letters = mem_alloc(refused * sizeof(*letters));
     size_t n = 0;
     for (size_t i = 0; i < call->batch.n; i++)
@@ -230,51 +222,55 @@ static void bury(struct call *call)
     mem_free(letters);
 }
 
-void call_run(struct lane_task *task)
+/* One call; true: all of it is stored. The session is opened when there is none, and closed when
+ * nobody knows its state any more. */
+static bool make_call(struct call *call, struct sink_session **session)
 {
-    struct call *call = (struct call *)task;
     struct feed *f = call->part->feed;
-    /* Relaxed: it is only a hint that nobody waits for the outcome any more. */
-    if (atomic_load_explicit(&f->consumer->stopping, memory_order_relaxed)) {
-        call->cancelled = true;
-        return;
-    }
-    struct sink_session *session;
-    call->rc = take_session(f, &session, &call->diag);
+    struct sink_result *results = call->results;
+    if (!*session)
+        call->rc = take_session(f, session, &call->diag);
     if (call->rc) {
         if (call->rc == WEIR_REFUSED) /* about the store, not about these records */
             call->rc = WEIR_UNAVAILABLE;
-        return;
+        return false;
     }
     for (size_t i = 0; i < call->batch.n; i++) {
-        call->results[i].outcome = OUTCOME_RETRY;
-        call->results[i].reason[0] = 0;
+        results[i].outcome = OUTCOME_RETRY;
+        results[i].reason[0] = 0;
     }
     uint64_t start_ns = clock_mono_ns();
-    call->rc = session->ops->write(session, &call->batch, call->results, &call->diag);
+    call->rc = (*session)->ops->write(*session, &call->batch, results, &call->diag);
     call->write_ns = clock_mono_ns() - start_ns;
-    return_session(f, session,
-                   call->rc != 0 && call->rc != WEIR_REFUSED && call->rc != WEIR_NO_SPACE);
-
-    if (call->rc == WEIR_REFUSED && call->batch.n == 1) {
-        struct sink_result *result = &call->results[0];
-        call->rc = 0;
-        result->outcome = OUTCOME_REFUSED;
-        snprintf(result->reason, sizeof(result->reason), "%.*s", (int)sizeof(result->reason) - 1,
-                 call->diag.text);
+    if (call->rc && call->rc != WEIR_REFUSED && call->rc != WEIR_NO_SPACE) {
+        (*session)->ops->session_close(*session);
+        *session = NULL;
     }
-    if (call->rc == 0)
-        bury(call);
+    if (call->rc == WEIR_REFUSED && call->batch.n == 1) {
+        call->rc = 0;
+        results[0].outcome = OUTCOME_REFUSED;
+        snprintf(results[0].reason, sizeof(results[0].reason), "%.*s",
+                 (int)sizeof(results[0].reason) - 1, call->diag.text);
+    }
+    if (call->rc)
+        return false;
+    size_t stored = 0, refused = 0;
+    for (size_t i = 0; i < call->batch.n; i++) {
+        stored += results[i].outcome == OUTCOME_STORED;
+        refused += results[i].outcome == OUTCOME_REFUSED;
+    }
+    if (refused)
+        bury(call, refused);
+    return stored == call->batch.n;
 }
 
-void call_finish(struct lane_task *task, enum lane_completion how)
+/* Into the inbox; `ends`: nothing of its part is on the lane any more. Returns whether the consumer
+ * was left to us. */
+static bool post(struct call *call, bool ends)
 {
-    struct call *call = (struct call *)task;
     struct consumer *c = call->part->feed->consumer;
-    if (how == LANE_CANCELLED)
-        call->cancelled = true;
     pthread_mutex_lock(&c->mutex);
-    c->calls--;
+    c->calls -= ends;
     bool last = c->abandoned && c->calls == 0;
     call->next = NULL;
     if (c->inbox_last)
@@ -285,6 +281,42 @@ void call_finish(struct lane_task *task, enum lane_completion how)
     if (!c->abandoned)
         consumer_wake(c);
     pthread_mutex_unlock(&c->mutex);
-    if (last)
+    return last;
+}
+
+void call_run(struct lane_task *task)
+{
+    struct part *part = (struct part *)task;
+    struct feed *f = part->feed;
+    struct sink_session *session = NULL;
+    for (unsigned n = 1;; n++) {
+        /* Relaxed: it is only a hint that nobody waits for the outcome any more. */
+        bool stopping = atomic_load_explicit(&f->consumer->stopping, memory_order_relaxed);
+        if (stopping && n == 1) {
+            part->current->cancelled = true;
+            break;
+        }
+        bool go_on = make_call(part->current, &session) && !stopping && n < CHAIN_MAX;
+        /* Acquire and release: one side at a time has it, and sees what the other wrote. */
+        struct call *next =
+            go_on ? atomic_exchange_explicit(&part->staged, NULL, memory_order_acq_rel) : NULL;
+        if (!next)
+            break;
+        struct call *done = part->current;
+        done->chained = true;
+        part->current = next;
+        post(done, false);
+    }
+    if (session)
+        return_session(f, session);
+}
+
+void call_finish(struct lane_task *task, enum lane_completion how)
+{
+    struct call *call = ((struct part *)task)->current;
+    struct consumer *c = call->part->feed->consumer;
+    if (how == LANE_CANCELLED)
+        call->cancelled = true;
+    if (post(call, true))
         consumer_destroy(c);
 }

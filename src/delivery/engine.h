@@ -2,7 +2,8 @@
  *
  *   delivery.c   start, stop, figures
  *   consumer.c   a consumer's thread: reads, hands out to parts, waits, settles
- *   part.c       a part: what waits, which records the next call carries, what its outcome means
+ *   part.c       a part: what waits, which records the next call carries, when it goes out
+ *   outcome.c    what a finished call means
  *   call.c       one call to a sink: the work on the lane (session, write, dead letters)
  *
  * A feed is one sink as its consumer's engine sees it. A sink belongs to one consumer, so
@@ -17,9 +18,10 @@
  *   PART_CALLING  one call is in flight                -> EMPTY, READY, RESTING  part_finished
  *   PART_RESTING  waits for its backoff                -> READY    feed_start_calls, part_push
  *
- * Invariants: 1. at most one call of a part is in flight; 2. a feed's calls never exceed what its
- * lane can usefully hold, so that batches gather here and not in the lane's queue; 3. call_finish
- * touches nothing after it has let go of the inbox. */
+ * Invariants: 1. at most one call of a part is in flight (one task on the lane, which may go on
+ * with the staged call when all of the one before it is stored); 2. a feed's calls never exceed
+ * what its lane can usefully hold, so that batches gather here and not in the lane's queue; 3.
+ * call_finish touches nothing after it has let go of the inbox. */
 #ifndef WEIR_DELIVERY_ENGINE_H
 #define WEIR_DELIVERY_ENGINE_H
 
@@ -39,8 +41,11 @@
 
 enum part_state { PART_EMPTY, PART_READY, PART_CALLING, PART_RESTING };
 
-struct part { /* the consumer's thread */
-    struct feed *feed;
+struct part {                      /* the consumer's thread, but for what is said */
+    struct lane_task task;         /* the lane's from lane_submit to call_finish */
+    struct call *current;          /* the same: the call being made, at the end the last one */
+    _Atomic(struct call *) staged; /* the next one; whoever takes it out has it */
+    struct feed *feed;             /* constant */
     struct strand *strand;
     enum part_state state;
     bool hold;           /* while resting: nothing goes out (else only `again` waits) */
@@ -49,15 +54,14 @@ struct part { /* the consumer's thread */
     struct fifo waiting; /* not sent yet */
     struct bisect bisect;
     struct backoff backoff;
-    struct part *prev, *next; /* on its feed's ready or resting list */
+    struct part *prev, *next; /* on its feed's ready, resting or calling list */
 };
 
 struct part_list {
     struct part *first, *last;
 };
 
-struct call { /* the consumer's thread; the lane's from lane_submit to call_finish */
-    struct lane_task task;
+struct call { /* the consumer's thread; the lane's while it is its part's current one */
     struct part *part;
     struct call *next;  /* in the inbox, or idle */
     struct batch batch; /* its references are the window's, which outlives the call */
@@ -74,6 +78,7 @@ struct call { /* the consumer's thread; the lane's from lane_submit to call_fini
     int rc;
     int dead_rc; /* 0, or why refused records could not become dead letters (now in retry) */
     bool cancelled;
+    bool chained; /* the lane went on with the next one */
     uint64_t write_ns;
     struct diag diag;
 };
@@ -90,7 +95,7 @@ struct feed {
     /* the consumer's thread */
     struct part **parts; /* made when first needed */
     size_t n_parts;
-    struct part_list ready, resting;
+    struct part_list ready, resting, calling;
     unsigned calls;
     struct call *idle;
     struct breaker breaker;
@@ -195,9 +200,16 @@ void feed_fini(struct feed *f);
 void feed_push(struct feed *f, uint32_t slot, const struct record *record);
 void feed_drop_partition(struct feed *f, uint32_t partition);
 void feed_start_calls(struct feed *f, uint64_t now_ns);
-uint64_t feed_next_ns(const struct feed *f); /* when it wants to be called again; NEVER */
-void feed_error(struct feed *f, const char *text);
+uint64_t feed_next_ns(const struct feed *f);       /* when it wants to be called again; NEVER */
+void feed_at_cap(struct feed *f, uint64_t now_ns); /* no room for a dead letter: stand still */
+void part_unstage(struct part *part);
+/* After a call: to rest for its backoff (wait), to the ready list, or nowhere. hold: while it rests
+ * nothing goes out. */
+void part_move_on(struct part *part, bool wait, bool hold, uint64_t now_ns);
+
+/* outcome.c */
 void part_finished(struct call *call, uint64_t now_ns);
+void feed_error(struct feed *f, const char *text);
 
 /* call.c */
 struct call *call_create(void);

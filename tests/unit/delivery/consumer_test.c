@@ -260,6 +260,28 @@ static void a_session_that_failed_is_opened_anew(void **state)
     stage_stop(1000);
 }
 
+/* While records keep coming, calls follow each other on the lane without a turn in between. */
+static void the_next_call_follows_at_once(void **state)
+{
+    (void)state;
+    stage_create(1, 1, 1);
+    stage->delivery_sinks[0].batch_records = 10;
+    stage->check = false;
+    stage_start();
+    struct lane_counts counts;
+    do {
+        append_some(50, 10);
+        WAIT_UNTIL(stage_drained(0));
+        lane_counts(stage->lanes[0], &counts);
+    } while (counts.submitted >= stage->sinks[0].calls);
+    struct delivery_sink_stats stats = stage_sink_stats(0);
+    assert_int_equal(stats.stored, stage->n);
+    assert_int_equal(histogram_sum(stats.batch_records), stage->n);
+    assert_true(histogram_max(stats.batch_records) <= 10);
+    expect_all_stored(0);
+    stage_stop(1000);
+}
+
 static _Atomic bool stuck;
 
 static int one_key_is_stuck(struct stage_sink *s, const struct batch *batch,
@@ -371,6 +393,7 @@ int main(void)
         T(the_same_ids_over_and_over_under_failures),
         T(the_breaker_opens_probes_and_closes),
         T(a_session_that_failed_is_opened_anew),
+        T(the_next_call_follows_at_once),
         T(a_record_in_retry_holds_up_its_part),
         T(without_order_it_holds_up_nothing),
         T(streams_that_no_sink_takes_settle_at_once),
