@@ -276,12 +276,13 @@ static void close_lane(struct lane **lane, uint32_t deadline_ms)
 
 static void gateway_close(struct gateway *gateway, uint32_t deadline_ms)
 {
-    if (gateway->server)
-        http_server_destroy(gateway->server);
+    /* The loops go last of what posts to them: a consumer may still be inside loop_post. */
     if (gateway->delivery) {
         atomic_store_explicit(&gateway->delivers, false, memory_order_release);
         delivery_stop(gateway->delivery, deadline_ms);
     }
+    if (gateway->server)
+        http_server_destroy(gateway->server);
     for (size_t i = 0; i < gateway->n_sinks; i++) {
         struct gateway_sink *sink = &gateway->sinks[i];
         close_lane(&sink->lane, 0);
