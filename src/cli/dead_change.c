@@ -75,7 +75,7 @@ static void read_answer(struct result *result, const char *sink, int status, str
         struct slice detail = good ? text_of(root, "detail") : buf_slice(body);
         fprintf(stderr, "weir dead: sink %s: the gateway answered %d: %.*s\n", sink, status,
                 (int)(detail.n < 400 ? detail.n : 400), detail.p ? detail.p : "");
-        result->code = CLI_CANNOT;
+        result->code = status == 404 ? CLI_USAGE : CLI_CANNOT;
     } else {
         result->done += number_of(root, "done");
         result->failed += number_of(root, "failed");
