@@ -15,7 +15,5 @@ int sink_option_bad(const struct sink_option *option, struct diag *diag, const c
     __attribute__((format(printf, 3, 4)));
 /* `path` below the data directory unless it is absolute; to be freed. */
 char *sink_path(const struct sink_config *config, const char *path);
-/* Sets outcome and reason; a reason that is too long ends at a whole UTF-8 character. */
-void sink_result_set(struct sink_result *result, enum outcome outcome, const char *reason);
 
 #endif

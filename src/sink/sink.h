@@ -23,6 +23,8 @@ struct sink_result {
     enum outcome outcome;
     char reason[120]; /* for people; empty when stored */
 };
+/* A reason that is too long ends at a whole UTF-8 character. */
+void sink_result_set(struct sink_result *result, enum outcome outcome, const char *reason);
 
 /* A name and value of the sink's configuration, as text (yaml). Lists end with name == NULL. */
 struct sink_option {
