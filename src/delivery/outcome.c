@@ -57,12 +57,12 @@ static void report_refused(struct feed *f, size_t n, struct slice id, const char
     if (now_ns < f->refused_report_ns)
         return;
     f->refused_report_ns = now_ns + REPORT_GAP_NS;
-    delivery_report(
-        f->consumer->delivery,
-        "sink %s: %llu records refused and kept as dead letters, the last one \"%.*s\": "
-        "%s",
-        f->sink->name, (unsigned long long)f->refused_unreported,
-        (int)(id.n < TEXT_ID_BYTES ? id.n : TEXT_ID_BYTES), id.p, reason);
+    const char *many = f->refused_unreported == 1 ? "" : "s";
+    delivery_report(f->consumer->delivery,
+                    "sink %s: %llu record%s refused and kept as dead letter%s, the last one "
+                    "\"%.*s\": %s",
+                    f->sink->name, (unsigned long long)f->refused_unreported, many, many,
+                    (int)(id.n < TEXT_ID_BYTES ? id.n : TEXT_ID_BYTES), id.p, reason);
     f->refused_unreported = 0;
 }
 
