@@ -1,13 +1,23 @@
 """The ladder: from a server that does nothing with a record to one that has it in SQLite before it answers.
 Interleaved rounds: every server once per round, in random order, a fresh process and a fresh folder each."""
 import random
+import resource
 import shutil
 import time
 from statistics import median
 
-from servers import CPUS, FluentBit, Nginx, Program, Weir, groups
+from servers import CPUS, FluentBit, Nginx, Program, Weir, busy_s, groups
 
 CONNECTIONS = (64, 250, 2000)
+
+
+DISTURBED = 0.1
+
+
+def children_s():
+    """CPU time of the generators that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Ladder:
@@ -31,10 +41,14 @@ class Ladder:
 
     def one(self, server, arm, connections, seconds):
         more = ["--random-ids"] if "random" in arm else []
-        before, cpu = server.counters(), server.cpu_s()
+        before = server.counters()
         server.reset_peak()
+        cpu, busy, own, begin = server.cpu_s(), busy_s(), children_s(), time.monotonic()
         result = self.bench.load(server.url, "--closed", "--connections", connections, "--duration", seconds, *more)
-        result["cpu_us_per_request"] = (server.cpu_s() - cpu) * 1e6 / max(result["ok"], 1)
+        cpu, busy, own = server.cpu_s() - cpu, busy_s() - busy, children_s() - own
+        elapsed = time.monotonic() - begin
+        result["cpu_us_per_request"] = cpu * 1e6 / max(result["ok"], 1)
+        result["others_share"] = max(0, busy - cpu - own) / elapsed / CPUS
         result["peak_bytes"] = server.memory("VmHWM")
         after = server.counters()
         flushes = after.get("weir_log_flushes_total", 0) - before.get("weir_log_flushes_total", 0)
@@ -102,6 +116,12 @@ class Ladder:
             print(f"\n{connections} connections\n")
             self.bench.report.table(rows, ["server", "rate/s", "range", "to mhd", "p50 ms", "p99 ms", "CPU us/req",
                                            "peak MiB", "fsync/s", "group mean/p50/p99", "errors", "gen. limited"])
+        disturbed = [r["others_share"] for results in self.points.values() for r in results
+                     if r["others_share"] > DISTURBED]
+        if disturbed:
+            print(f"\n  The machine was not quiet: in {len(disturbed)} of {sum(map(len, self.points.values()))} measurements "
+                  f"other processes used over {DISTURBED:.0%} of the CPUs (up to {max(disturbed):.0%}). Ratios of such "
+                  "runs say little.")
         print("\n  gen. limited: rounds in which the generator had no CPU to spare: it shares the CPUs with the server.")
 
     def ratio(self, name, arm, other, connections, target=None):

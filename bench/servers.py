@@ -36,6 +36,13 @@ def connects(port):
         return False
 
 
+def busy_s():
+    """CPU time that the whole machine has spent on anything so far."""
+    with open("/proc/stat") as stat:
+        user, nice, system, _, _, irq, softirq, steal = map(int, stat.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICK
+
+
 class Server:
     """`with Server(...) as s:` runs it; s.url, s.cpu_s(), s.memory("VmHWM")."""
 
