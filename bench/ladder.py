@@ -37,6 +37,9 @@ class Ladder:
         }
         if FluentBit.find():
             self.arms["fluent-bit"] = lambda d: FluentBit(d)
+        if bench.arms:
+            self.arms = {name: make for name, make in self.arms.items() if name in bench.arms}
+        self.sizes = [n for n in CONNECTIONS if not bench.connections or n in bench.connections]
         self.points = {}  # (arm, connections) -> one result a round
 
     def one(self, server, arm, connections, seconds):
@@ -73,7 +76,7 @@ class Ladder:
                 with self.arms[arm](folder) as server:
                     bench.load(server.url, "--closed", "--connections", 64, "--duration", 0.3)  # warm-up
                     server.settle()
-                    sizes = list(CONNECTIONS)
+                    sizes = list(self.sizes)
                     order.shuffle(sizes)
                     for connections in sizes:
                         result = self.one(server, arm, connections, bench.seconds)
@@ -90,9 +93,9 @@ class Ladder:
         return [r["rate_per_s"] for r in self.points[arm, connections]]
 
     def show(self):
-        for connections in CONNECTIONS:
+        for connections in self.sizes:
             rows = []
-            base = median(self.rates("libmicrohttpd", connections))
+            base = median(self.rates("libmicrohttpd", connections)) if "libmicrohttpd" in self.arms else 0
             for arm in self.arms:
                 results = self.points[arm, connections]
 
@@ -106,7 +109,7 @@ class Ladder:
                 errors = sum(sum(r["errors"].values()) for r in results)
                 rates = self.rates(arm, connections)
                 rows.append([arm, f"{median(rates):.0f}", f"{min(rates):.0f}-{max(rates):.0f}",
-                             f"{median(rates) / base:.2f}",
+                             f"{median(rates) / base:.2f}" if base else "",
                              f"{mid(lambda r: r['latency_us']['p50']) / 1000:.2f}",
                              f"{mid(lambda r: r['latency_us']['p99']) / 1000:.2f}",
                              f"{mid(lambda r: r['cpu_us_per_request']):.1f}",
@@ -125,24 +128,26 @@ class Ladder:
         print("\n  gen. limited: rounds in which the generator had no CPU to spare: it shares the CPUs with the server.")
 
     def ratio(self, name, arm, other, connections, target=None):
+        if arm not in self.arms or other not in self.arms:
+            return
         pairs = [a / b for a, b in zip(self.rates(arm, connections), self.rates(other, connections))]
         value = median(self.rates(arm, connections)) / median(self.rates(other, connections))
         self.bench.report.verdict(f"{name}, {connections} connections", pairs, target, value=value)
 
     def judge(self):
-        for connections in CONNECTIONS:
+        for connections in self.sizes:
             self.ratio("received / libmicrohttpd", "received, null", "libmicrohttpd", connections, 0.85)
-        for connections in CONNECTIONS:
+        for connections in self.sizes:
             self.ratio("durable / received", "durable, null", "received, null", connections,
                        {64: None, 250: 0.80, 2000: 0.70}[connections])
-        for connections in CONNECTIONS:
+        for connections in self.sizes:
             self.ratio("stored in SQLite / received", "stored, sqlite", "received, null", connections, 0.5)
-        for connections in CONNECTIONS:
+        for connections in self.sizes:
             self.ratio("the same with random ids", "stored, sqlite, random ids", "received, null", connections)
-        for connections in CONNECTIONS:
+        for connections in self.sizes:
             self.ratio("durable / nginx", "durable, null", "nginx", connections)
         if "fluent-bit" in self.arms:
-            for connections in (64, 250):
+            for connections in set(self.sizes) - {2000}:
                 self.ratio("durable / Fluent Bit", "durable, null", "fluent-bit", connections, 3)
         else:
             print("\n  Fluent Bit is not installed: its target (durable at least 3 times its HTTP input into its null "
