@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "delivery/repair.h"
 #include "delivery/replay.h"
 #include "gateway/job.h"
 
@@ -104,6 +105,18 @@ out:
     mem_free(dead.numbers);
 }
 
+/* The sink's place, or n_sinks and the problem. */
+static size_t find_sink(struct gateway *gateway, struct slice name, struct problem *problem)
+{
+    size_t i = 0;
+    while (i < gateway->n_sinks && !slice_is(name, gateway->sinks[i].config->name))
+        i++;
+    if (i == gateway->n_sinks)
+        problem_set(problem, 404, "no_such_sink", "there is no sink %.*s",
+                    (int)(name.n < 100 ? name.n : 100), name.p);
+    return i;
+}
+
 /* Submits it, or the problem's status. */
 static int dead_submit(struct gateway_loop *loop, struct http_request *request, struct slice sink,
                        struct slice verb, struct problem *problem)
@@ -122,18 +135,15 @@ static int dead_submit(struct gateway_loop *loop, struct http_request *request, 
     }
     if (!http_query(request, "all").p && (number == 0 || *end))
         return problem_set(problem, 400, "bad_number", "say which: ?number=N (from 1), or ?all");
-    for (size_t i = 0; i < gateway->n_sinks; i++) {
-        if (!slice_is(sink, gateway->sinks[i].config->name))
-            continue;
-        struct job *job = job_create(loop, request, dead_work);
-        job->index = (unsigned)i;
-        job->number = number;
-        job->flag = slice_is(verb, "replay");
-        job_submit(gateway->admin_lane, job);
-        return 0;
-    }
-    return problem_set(problem, 404, "no_such_sink", "there is no sink %.*s",
-                       (int)(sink.n < 100 ? sink.n : 100), sink.p);
+    size_t i = find_sink(gateway, sink, problem);
+    if (i == gateway->n_sinks)
+        return problem->status;
+    struct job *job = job_create(loop, request, dead_work);
+    job->index = (unsigned)i;
+    job->number = number;
+    job->flag = slice_is(verb, "replay");
+    job_submit(gateway->admin_lane, job);
+    return 0;
 }
 
 void admin_dead(struct gateway_loop *loop, struct http_request *request, struct slice sink,
@@ -142,6 +152,56 @@ void admin_dead(struct gateway_loop *loop, struct http_request *request, struct 
     struct problem problem;
     if (dead_submit(loop, request, sink, verb, &problem))
         reply_problem(loop, request, &problem);
+}
+
+/* ---- repair ---- */
+
+static void repair_work(struct job *job)
+{
+    struct gateway_sink *sink = &job->loop->gateway->sinks[job->index];
+    struct sink_session *session;
+    struct batch batch;
+    struct diag diag = {0};
+    batch_init(&batch);
+    if (repair_parse(buf_slice(&job->input), (uint32_t)job->number, &batch, &diag)) {
+        problem_set(&job->problem, 400, "bad_repair", "%s", diag.text);
+    } else if (sink->config->ops->session_open(sink->sink, false, &session, &diag)) {
+        problem_set(&job->problem, 503, "sink_unavailable", "sink %s: %s", sink->config->name,
+                    diag.text);
+    } else {
+        struct sink_result *results = mem_zalloc((batch.n + 1) * sizeof(*results));
+        repair_write(session, &batch, results);
+        sink->config->ops->session_close(session);
+        repair_answer(results, batch.n, &job->body);
+        mem_free(results);
+    }
+    batch_fini(&batch);
+}
+
+void admin_repair(struct gateway_loop *loop, struct http_request *request, struct slice sink,
+                  struct slice stream)
+{
+    struct gateway *gateway = loop->gateway;
+    struct problem problem;
+    size_t i = find_sink(gateway, sink, &problem), s = 0;
+    while (s < gateway->n_streams && !slice_is(stream, gateway->streams[s].config->name))
+        s++;
+    if (i < gateway->n_sinks && s == gateway->n_streams)
+        problem_set(&problem, 404, "no_such_stream", "there is no stream %.*s",
+                    (int)(stream.n < 100 ? stream.n : 100), stream.p);
+    if (i == gateway->n_sinks || s == gateway->n_streams) {
+        reply_problem(loop, request, &problem);
+        return;
+    }
+    struct job *job = job_create(loop, request, repair_work);
+    job->index = (unsigned)i;
+    job->number = gateway->streams[s].ingest.number;
+    if (request->body) {
+        job->input.n = request->body_bytes;
+        job->input.capacity = request->body_bytes + HTTP_BODY_PADDING;
+        job->input.p = http_take_body(request);
+    }
+    job_submit(gateway->admin_lane, job);
 }
 
 void admin_ping(struct gateway_loop *loop, struct http_request *request)

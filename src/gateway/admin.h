@@ -12,6 +12,11 @@
  * the sink refused it again; not_found; unavailable, io, ...: try later), and `failures` has the
  * first 100. An unknown sink is 404.
  *
+ *   POST /v1/admin/repair/{sink}/{stream}          writes records into the sink (delivery/repair.h
+ * says what the body and the answer are) At most limits.body bytes at once. 200 with an outcome for
+ * each record; 400: the body is not what it should be; 404: no such sink or stream; 503: the sink
+ * cannot be written now.
+ *
  *   POST /v1/admin/ping                            200 {"pid":N}: a gateway runs here */
 #ifndef WEIR_GATEWAY_ADMIN_H
 #define WEIR_GATEWAY_ADMIN_H

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "gateway/admin.h"
-#include "gateway/tell.h"
 #include "gateway/state.h"
+#include "gateway/tell.h"
 #include "os/cpu.h"
 
 #define READ_THREADS     2
@@ -24,6 +24,7 @@
 #define BREAKER_FAILURES 5
 #define BISECT_CALLS     64
 #define INFLIGHT_BYTES   (32u << 20)
+#define LAST_ANSWERS_NS  UINT64_C(100000000)
 #define HALF_SENT_NS     UINT64_C(1000000000)
 
 static void on_report(void *context, const char *text)
@@ -262,10 +263,57 @@ static int start_server(struct gateway *gateway, struct diag *diag)
     int host = colon ? (int)(colon - config->listen) : (int)strlen(config->listen);
     gateway->url =
         mem_printf("http://%.*s:%u", host, config->listen, http_server_port(gateway->server));
+    /* Release: the loops run already, and from here on they may use the server and its address. */
+    atomic_store_explicit(&gateway->running, true, memory_order_release);
     return 0;
 }
 
 /* ---- the end: whatever is open is closed ---- */
+
+static void sleep_ms(unsigned ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000},
+              NULL);
+}
+
+/* Requests whose bodies are still coming in get a moment. */
+static void wait_half_sent(struct gateway *gateway)
+{
+    const struct http_counters *http = http_server_counters(gateway->server);
+    uint64_t until = clock_mono_ns() + HALF_SENT_NS;
+    while (count_get(&http->connections_open) > 0 && clock_mono_ns() < until)
+        sleep_ms(2);
+}
+
+/* Waits until every request is answered, or the time. */
+static void wait_answered(struct gateway *gateway, uint64_t until_ns)
+{
+    while (http_server_unanswered(gateway->server) > 0 && clock_mono_ns() < until_ns)
+        sleep_ms(2);
+}
+
+struct fence {
+    struct loop_message message;
+    _Atomic bool passed;
+};
+
+static void fence_run(struct loop_message *message)
+{
+    struct fence *fence = CONTAINER_OF(message, struct fence, message);
+    /* Release: what the loop did before is seen by who sees this. */
+    atomic_store_explicit(&fence->passed, true, memory_order_release);
+}
+
+/* Returns when every loop has run what was posted to it before. */
+static void fence_loops(struct gateway *gateway)
+{
+    for (unsigned i = 0; i < gateway->n_loops; i++) {
+        struct fence fence = {.message = {.run = fence_run}};
+        loop_post(http_server_loop(gateway->server, i), &fence.message);
+        while (!atomic_load_explicit(&fence.passed, memory_order_acquire))
+            sleep_ms(1);
+    }
+}
 
 static void close_lane(struct lane **lane, uint32_t deadline_ms)
 {
@@ -276,13 +324,20 @@ static void close_lane(struct lane **lane, uint32_t deadline_ms)
 
 static void gateway_close(struct gateway *gateway, uint32_t deadline_ms)
 {
-    /* The loops go last of what posts to them: a consumer may still be inside loop_post. */
+    /* The loops go last of what posts to them: another thread may still be inside loop_post. */
+    close_lane(&gateway->read_lane, 0);
+    close_lane(&gateway->status_lane, 0);
+    close_lane(&gateway->admin_lane, 0);
+    housekeep_stop(gateway);
     if (gateway->delivery) {
         atomic_store_explicit(&gateway->delivers, false, memory_order_release);
         delivery_stop(gateway->delivery, deadline_ms);
     }
-    if (gateway->server)
+    if (gateway->server) {
+        fence_loops(gateway); /* the answers of what has just ended */
+        wait_answered(gateway, clock_mono_ns() + LAST_ANSWERS_NS);
         http_server_destroy(gateway->server);
+    }
     for (size_t i = 0; i < gateway->n_sinks; i++) {
         struct gateway_sink *sink = &gateway->sinks[i];
         close_lane(&sink->lane, 0);
@@ -355,13 +410,10 @@ int gateway_start(const struct config *config, const struct fs *fs, struct gatew
     if (err == 0)
         err = make_lanes(gateway, diag);
     if (err == 0)
-        err = start_server(gateway, diag);
-    if (err == 0)
         err = housekeep_start(gateway, diag);
+    if (err == 0)
+        err = start_server(gateway, diag);
     if (err) {
-        close_lane(&gateway->read_lane, 0);
-        close_lane(&gateway->status_lane, 0);
-        close_lane(&gateway->admin_lane, 0);
         gateway_close(gateway, 0);
         return err;
     }
@@ -387,51 +439,6 @@ void gateway_use_tokens(struct gateway *gateway, const struct config_token *toke
 }
 
 /* ---- stop ---- */
-
-static void sleep_ms(unsigned ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000},
-              NULL);
-}
-
-/* Requests whose bodies are still coming in get a moment. */
-static void wait_half_sent(struct gateway *gateway)
-{
-    const struct http_counters *http = http_server_counters(gateway->server);
-    uint64_t until = clock_mono_ns() + HALF_SENT_NS;
-    while (count_get(&http->connections_open) > 0 && clock_mono_ns() < until)
-        sleep_ms(2);
-}
-
-/* Waits until every request is answered, or the time. */
-static void wait_answered(struct gateway *gateway, uint64_t until_ns)
-{
-    while (http_server_unanswered(gateway->server) > 0 && clock_mono_ns() < until_ns)
-        sleep_ms(2);
-}
-
-struct fence {
-    struct loop_message message;
-    _Atomic bool passed;
-};
-
-static void fence_run(struct loop_message *message)
-{
-    struct fence *fence = CONTAINER_OF(message, struct fence, message);
-    /* Release: what the loop did before is seen by who sees this. */
-    atomic_store_explicit(&fence->passed, true, memory_order_release);
-}
-
-/* Returns when every loop has run what was posted to it before. */
-static void fence_loops(struct gateway *gateway)
-{
-    for (unsigned i = 0; i < gateway->n_loops; i++) {
-        struct fence fence = {.message = {.run = fence_run}};
-        loop_post(http_server_loop(gateway->server, i), &fence.message);
-        while (!atomic_load_explicit(&fence.passed, memory_order_acquire))
-            sleep_ms(1);
-    }
-}
 
 static uint32_t left_ms(uint64_t until_ns)
 {
@@ -460,11 +467,5 @@ void gateway_stop(struct gateway *gateway)
     fence_loops(gateway);
     log_flush(gateway->log);
 
-    /* The lanes' jobs post to the loops, and so did the log and the consumers. */
-    close_lane(&gateway->read_lane, 0);
-    close_lane(&gateway->status_lane, 0);
-    close_lane(&gateway->admin_lane, 0);
-    fence_loops(gateway);
-    wait_answered(gateway, clock_mono_ns() + 100000000);
     gateway_close(gateway, left_ms(until));
 }

@@ -314,5 +314,8 @@ static void metrics_work(struct job *job)
 
 void metrics_handle(struct gateway_loop *loop, struct http_request *request)
 {
-    job_submit(loop->gateway->status_lane, job_create(loop, request, metrics_work));
+    if (atomic_load_explicit(&loop->gateway->running, memory_order_acquire))
+        job_submit(loop->gateway->status_lane, job_create(loop, request, metrics_work));
+    else
+        reply_busy(loop, request, PRESSURE_STARTING);
 }

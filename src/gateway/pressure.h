@@ -23,6 +23,7 @@
     X(LAG, "lag", "a consumer is further behind than limits: lag allows")                          \
     X(FAILED, "log_failed", "the log can make nothing durable; see weir's standard error")         \
     X(VERSION, "version", "META could not be written, so no version can be given out")             \
+    X(STARTING, "starting", "weir is starting")                                                    \
     X(STOPPING, "stopping", "weir is stopping")                                                    \
     X(LANE, "lane", "too many requests of this kind wait already")
 

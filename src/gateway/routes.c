@@ -118,6 +118,13 @@ static void dead_route(void *context, struct http_request *request, const struct
         admin_dead(loop, request, params[0], params[1]);
 }
 
+static void repair_route(void *context, struct http_request *request, const struct slice *params)
+{
+    struct gateway_loop *loop = loop_of(context, request);
+    if (may(loop, request, SCOPE_ADMIN))
+        admin_repair(loop, request, params[0], params[1]);
+}
+
 static void ping_route(void *context, struct http_request *request, const struct slice *params)
 {
     struct gateway_loop *loop = loop_of(context, request);
@@ -134,6 +141,7 @@ static const struct http_route table[] = {
     {"GET", "/healthz", health_route},
     {"GET", "/readyz", ready_route},
     {"POST", "/v1/admin/dead/{sink}/{verb}", dead_route},
+    {"POST", "/v1/admin/repair/{sink}/{stream}", repair_route},
     {"POST", "/v1/admin/ping", ping_route},
 };
 

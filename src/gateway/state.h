@@ -111,6 +111,7 @@ struct gateway {
     struct auth **old_auths; /* tokens_lock: replaced, freed at the end: a loop may still look */
     size_t n_old_auths;
 
+    _Atomic bool running;                /* `server` and `url` are there */
     _Atomic bool stopping;               /* SIGTERM came: not ready */
     _Atomic bool delivers;               /* delivery runs: its breakers may be asked */
     _Atomic uint64_t lost_records;       /* answered `received` and then not durable */
@@ -176,6 +177,8 @@ const char *ready_or_why_not(struct gateway *gateway);
 
 void admin_dead(struct gateway_loop *loop, struct http_request *request, struct slice sink,
                 struct slice verb);
+void admin_repair(struct gateway_loop *loop, struct http_request *request, struct slice sink,
+                  struct slice stream);
 void admin_ping(struct gateway_loop *loop, struct http_request *request);
 
 /* ---- housekeep.c ---- */

@@ -12,6 +12,8 @@
 
 _Static_assert(HTTP_BODY_PADDING >= JSON_PADDING, "a body can be parsed where it lies");
 
+#define LARGE_BODY 65536
+
 /* The headers that matter here, found in one pass. */
 struct write_headers {
     struct slice content_type, content_encoding, idempotency_key, traceparent, tracestate;
@@ -220,6 +222,8 @@ static void accept(struct gateway_loop *loop, struct http_request *request, stru
     count_add(&loop->counters.accepted_bytes, bytes);
     if (!received) {
         intake_wait(intake);
+        if (request->body_bytes >= LARGE_BODY)
+            mem_free(http_take_body(request)); /* the log has it; the answer may take long */
         return;
     }
     uint64_t now = loop_now_ns(loop->loop);
