@@ -358,7 +358,9 @@ int journal_poll(struct log_reader *log_reader, struct batch *into, size_t max_r
         /* acquire: with writer_publish; the bytes before it are in the file */
         uint64_t durable = atomic_load_explicit(&journal->durable_lsn, memory_order_acquire);
         int rc = read_on(reader, durable, into, max_records, max_bytes);
-        if (reader->file) { /* lsn in a unit's middle: its records so far are below */
+        /* Also when the next segment could not be opened: what was read before it is given out.
+         * lsn in a unit's middle: its records so far are below. */
+        if (reader->file || into->n > had) {
             uint64_t next = reader->in_unit ? reader->walk.lsn + reader->walk.index : reader->lsn;
             /* On the way to where the cursor is, the place is still behind it. */
             if (next >= reader->skip_all)

@@ -296,6 +296,8 @@ static int rewrite_tail(struct journal *journal, const struct segment_file *spar
      * which is a segment's, with half of the new bytes. */
     if (rc == 0 && spare)
         rc = fs->rename(fs, path, draft);
+    if (rc == 0 && spare) /* or what is written now may turn up under the segment's name */
+        rc = fs->sync_dir(fs, journal->folder);
     if (rc == 0 && spare)
         rc = fs->sync_dir(fs, journal->folder);
     if (rc == 0)
@@ -344,6 +346,8 @@ static int create_first(struct journal *journal, struct diag *diag)
     int rc = segment_use_open(journal, path, number, header.bytes, true, &use);
     if (rc == 0)
         rc = segment_use_fill(use, FILL_STEP);
+    if (rc == WEIR_POISONED) /* nothing is open yet that could be */
+        rc = WEIR_IO;
     if (rc == 0)
         rc = fs->sync_dir(fs, journal->folder);
     if (rc == 0)
