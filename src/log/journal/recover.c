@@ -296,8 +296,6 @@ static int rewrite_tail(struct journal *journal, const struct segment_file *spar
      * which is a segment's, with half of the new bytes. */
     if (rc == 0 && spare)
         rc = fs->rename(fs, path, draft);
-    if (rc == 0 && spare) /* or what is written now may turn up under the segment's name */
-        rc = fs->sync_dir(fs, journal->folder);
     if (rc == 0 && spare)
         rc = fs->sync_dir(fs, journal->folder);
     if (rc == 0)
