@@ -234,6 +234,8 @@ void answer_not_durable(struct intake *intake, int err)
     struct buf *out = begin(intake);
     struct problem problem;
     char extra[40] = "";
+    if (err == WEIR_UNKNOWN || err == WEIR_POISONED)
+        pressure_log_failed(&loop->gateway->pressure);
     if (err == WEIR_TIMEOUT || err == WEIR_UNKNOWN) {
         problem_set(&problem, 504, "not_known_durable",
                     err == WEIR_TIMEOUT
@@ -246,7 +248,8 @@ void answer_not_durable(struct intake *intake, int err)
         enum pressure_cause cause = cause_of(err);
         if (cause == PRESSURE_DISK)
             housekeep_disk_full(loop->gateway);
-        unsigned seconds = pressure_refuse(&loop->gateway->pressure, cause, loop->random += 0x9e3779b9);
+        unsigned seconds =
+            pressure_refuse(&loop->gateway->pressure, cause, loop->random += 0x9e3779b9);
         problem_set(&problem, 503, pressure_name(cause), "not stored: %s", pressure_text(cause));
         snprintf(extra, sizeof(extra), "Retry-After: %u\r\n", seconds);
     }

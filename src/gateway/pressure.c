@@ -85,6 +85,14 @@ unsigned pressure_refuse(struct pressure *pressure, enum pressure_cause cause, u
     return jittered(atomic_load_explicit(&pressure->wait_ms[cause], memory_order_relaxed), random);
 }
 
+void pressure_log_failed(struct pressure *pressure)
+{
+    /* Sequentially consistent, as in pressure_observe: if its store takes our bit away, its load
+     * after that sees our flag. */
+    atomic_store(&pressure->log_failed, true);
+    atomic_fetch_or(&pressure->blocked, 1u << PRESSURE_FAILED);
+}
+
 static void set_wait(struct pressure *pressure, enum pressure_cause cause, uint32_t ms)
 {
     atomic_store_explicit(&pressure->wait_ms[cause], ms, memory_order_relaxed);
@@ -114,9 +122,11 @@ void pressure_observe(struct pressure *pressure, const struct pressure_observati
         set_wait(pressure, PRESSURE_LAG,
                  wait_for((double)(now->lag - now->lag_limit), now->lag_drain_per_s));
     }
-    if (now->log_failed)
+    if (now->log_failed || atomic_load(&pressure->log_failed))
         blocked |= 1u << PRESSURE_FAILED;
     set_wait(pressure, PRESSURE_FAILED, WAIT_MAX_MS);
-    /* Relaxed: hints; the log itself refuses what it cannot take. */
-    atomic_store_explicit(&pressure->blocked, blocked, memory_order_relaxed);
+    /* Hints; the log itself refuses what it cannot take. */
+    atomic_store(&pressure->blocked, blocked);
+    if (atomic_load(&pressure->log_failed)) /* it came in between */
+        atomic_fetch_or(&pressure->blocked, 1u << PRESSURE_FAILED);
 }

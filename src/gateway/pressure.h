@@ -4,7 +4,8 @@
  * the log and the consumers a few times a second and publishes which limit is reached and how long
  * the way back is; loops only read atomics.
  *
- * Threads: pressure_charge, _release, _blocked, _refuse on any thread; pressure_observe on the
+ * Threads: pressure_charge, _release, _blocked, _refuse, _log_failed on any
+ * thread; pressure_observe on the
  * housekeeping thread. */
 #ifndef WEIR_GATEWAY_PRESSURE_H
 #define WEIR_GATEWAY_PRESSURE_H
@@ -39,6 +40,7 @@ const char *pressure_text(enum pressure_cause cause);
 struct pressure {
     uint64_t memory_limit; /* constant */
     _Alignas(64) _Atomic uint64_t memory_used;
+    _Atomic bool log_failed;                   /* never cleared */
     _Alignas(64) _Atomic uint32_t blocked;     /* bit per cause, from pressure_observe */
     _Atomic uint32_t wait_ms[PRESSURE_CAUSES]; /* before jitter */
     _Atomic uint64_t refused[PRESSURE_CAUSES]; /* requests answered 503 */
@@ -62,6 +64,9 @@ static inline void pressure_release(struct pressure *pressure, uint64_t bytes)
 
 /* The first cause for which new records are refused right now, or PRESSURE_CAUSES. */
 enum pressure_cause pressure_blocked(const struct pressure *pressure);
+
+/* The log ended acknowledgement until the restart: blocks at once and stays. */
+void pressure_log_failed(struct pressure *pressure);
 
 /* Counts a refusal; returns the Retry-After for it: 1 to 60. `random` is any 32 bits. */
 unsigned pressure_refuse(struct pressure *pressure, enum pressure_cause cause, uint32_t random);

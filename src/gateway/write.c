@@ -184,6 +184,10 @@ static void reply_append_failed(struct gateway_loop *loop, struct http_request *
     case WEIR_CLOSED:
         reply_busy(loop, request, PRESSURE_STOPPING);
         break;
+    case WEIR_POISONED:
+        pressure_log_failed(&loop->gateway->pressure);
+        reply_busy(loop, request, PRESSURE_FAILED);
+        break;
     default:
         reply_busy(loop, request, PRESSURE_FAILED);
     }

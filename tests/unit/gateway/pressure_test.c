@@ -99,6 +99,10 @@ static void test_what_blocks(void **state)
     now.log_failed = false;
     pressure_observe(&pressure, &now);
     assert_int_equal(pressure_blocked(&pressure), PRESSURE_CAUSES);
+    pressure_log_failed(&pressure); /* until the restart, whatever is seen later */
+    assert_int_equal(pressure_blocked(&pressure), PRESSURE_FAILED);
+    pressure_observe(&pressure, &now);
+    assert_int_equal(pressure_blocked(&pressure), PRESSURE_FAILED);
 }
 
 static void test_refusals_are_counted_with_their_wait(void **state)
