@@ -279,9 +279,9 @@ static void sleep_ms(unsigned ms)
 /* Requests whose bodies are still coming in get a moment. */
 static void wait_half_sent(struct gateway *gateway)
 {
-    const struct http_counters *http = http_server_counters(gateway->server);
     uint64_t until = clock_mono_ns() + HALF_SENT_NS;
-    while (count_get(&http->connections_open) > 0 && clock_mono_ns() < until)
+    while (count_get(&http_server_counters(gateway->server)->connections_open) > 0 &&
+           clock_mono_ns() < until)
         sleep_ms(2);
 }
 

@@ -124,7 +124,8 @@ void pressure_observe(struct pressure *pressure, const struct pressure_observati
     }
     if (now->log_failed || atomic_load(&pressure->log_failed))
         blocked |= 1u << PRESSURE_FAILED;
-    set_wait(pressure, PRESSURE_FAILED, WAIT_MAX_MS);
+    /* A failed write may pass; a failed sync ends it until the restart. */
+    set_wait(pressure, PRESSURE_FAILED, blocked & 1u << PRESSURE_FAILED ? WAIT_MAX_MS : 5000);
     /* Hints; the log itself refuses what it cannot take. */
     atomic_store(&pressure->blocked, blocked);
     if (atomic_load(&pressure->log_failed)) /* it came in between */
