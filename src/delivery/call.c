@@ -201,20 +201,25 @@ static void letter_of(struct feed *f, const struct record *record, const char *r
 static void bury(struct call *call, size_t refused)
 {
     struct feed *f = call->part->feed;
+    struct consumer *c = f->consumer;
     struct dead_letter *letters = mem_alloc(refused * sizeof(*letters));
-    size_t n = 0;
-    for (size_t i = 0; i < call->batch.n; i++)
+    size_t n = 0, kept = 0;
+    /* An abandoned consumer's log may be closed; its records come again after a restart. Under the
+     * mutex, which only delays the abandoning: a position's text is mere formatting. */
+    pthread_mutex_lock(&c->mutex);
+    bool abandoned = c->abandoned;
+    for (size_t i = 0; !abandoned && i < call->batch.n; i++)
         if (call->results[i].outcome == OUTCOME_REFUSED)
             letter_of(f, &call->batch.records[i], call->results[i].reason, &letters[n++]);
+    pthread_mutex_unlock(&c->mutex);
 
-    size_t kept = 0;
-    call->dead_rc = dead_add(f->dead, letters, n, &call->diag);
+    call->dead_rc = abandoned ? WEIR_CANCELLED : dead_add(f->dead, letters, n, &call->diag);
     if (call->dead_rc == 0)
         kept = n;
     else if (call->dead_rc == WEIR_FULL)
         while (kept < n && dead_add(f->dead, &letters[kept], 1, NULL) == 0)
             kept++;
-    if (kept == n)
+    if (call->dead_rc == WEIR_FULL && kept == n)
         call->dead_rc = 0;
     for (size_t i = 0, nth = 0; i < call->batch.n; i++)
         if (call->results[i].outcome == OUTCOME_REFUSED && nth++ >= kept)

@@ -373,7 +373,9 @@ void consumer_destroy(struct consumer *c)
 int consumer_start(struct consumer *c, struct diag *diag)
 {
     c->started_s = clock_mono_ns() / SECOND_NS;
-    int rc = thread_start(&c->thread, c->name, 0, consumer_run, c);
+    char *name = mem_printf("deliver-%s", c->name);
+    int rc = thread_start(&c->thread, name, 0, consumer_run, c);
+    mem_free(name);
     if (rc)
         return diag_set(diag, rc, "consumer %s: its thread could not be started", c->name);
     c->started = true;

@@ -9,7 +9,8 @@
 #include "base/mem.h"
 #include "delivery/engine.h"
 
-#define REPORT_BYTES 600
+#define REPORT_BYTES   600
+#define INFLIGHT_BYTES ((size_t)32 << 20)
 
 void delivery_report(struct delivery *d, const char *format, ...)
 {
@@ -55,6 +56,8 @@ static int check(const struct delivery_config *config, struct diag *diag)
 static void copy_config(struct delivery *d, const struct delivery_config *config)
 {
     d->config = *config;
+    if (!d->config.inflight_bytes)
+        d->config.inflight_bytes = INFLIGHT_BYTES;
     struct delivery_sink *sinks = mem_zalloc((config->n_sinks + 1) * sizeof(*sinks));
     struct delivery_stream *streams = mem_zalloc((config->n_streams + 1) * sizeof(*streams));
     for (size_t i = 0; i < config->n_sinks; i++) {

@@ -99,7 +99,8 @@ struct delivery_consumer_stats {
 struct delivery;
 int delivery_start(const struct delivery_config *config, struct delivery **out, struct diag *diag);
 /* No new batches; what is in flight may finish until deadline_ms; the rest stays in the log. Frees.
- * The lanes and sinks stay the caller's. */
+ * The lanes and sinks stay the caller's. A call that has not ended by then is left to its lane: the
+ * log may be closed, but the sink only after lane_close, which waits for it. */
 void delivery_stop(struct delivery *delivery, uint32_t deadline_ms);
 bool delivery_breaker_open(const struct delivery *delivery,
                            unsigned sink); /* any thread, never blocks */

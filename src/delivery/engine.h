@@ -9,14 +9,14 @@
  * A feed is one sink as its consumer's engine sees it. A sink belongs to one consumer, so
  * everything but the work of a call happens on that consumer's thread:
  *
- *   log -> consumer_poll -> part_push -> part_start -> lane: call_run -> call_finish -> inbox
+ *   log -> read_log -> feed_push -> part_start -> lane: call_run -> call_finish -> inbox
  *       -> part_finished: settle, or back to the front of its part
  *
  * A part:
- *   PART_EMPTY    nothing to send                      -> READY    part_push
+ *   PART_EMPTY    nothing to send                      -> READY    feed_push
  *   PART_READY    on its feed's ready list             -> CALLING  part_start
  *   PART_CALLING  one call is in flight                -> EMPTY, READY, RESTING  part_finished
- *   PART_RESTING  waits for its backoff                -> READY    feed_start_calls, part_push
+ *   PART_RESTING  waits for its backoff                -> READY    feed_start_calls, feed_push
  *
  * Invariants: 1. at most one call of a part is in flight (one task on the lane, which may go on
  * with the staged call when all of the one before it is stored); 2. a feed's calls never exceed

@@ -82,6 +82,7 @@ struct stage {
     unsigned n_readers;
     bool check;
     _Atomic unsigned told_twice;
+    _Atomic bool log_closed;
     char reports[8000];
 
     struct stage_sink sinks[STAGE_SINKS];
@@ -269,6 +270,7 @@ static inline void stage_position(struct log *log, uint32_t partition, uint64_t 
                                   char out[64])
 {
     (void)log;
+    assert_false(stage->log_closed);
     snprintf(out, 64, "%u-%llu", partition, (unsigned long long)offset);
 }
 
@@ -512,6 +514,7 @@ static inline void stage_create(unsigned n_sinks, unsigned threads, unsigned wri
 static inline void stage_start(void)
 {
     struct diag diag = {0};
+    stage->log_closed = false;
     if (delivery_start(&stage->config, &stage->delivery, &diag) != 0)
         fail_msg("%s", diag.text);
 }
@@ -520,6 +523,7 @@ static inline void stage_stop(uint32_t deadline_ms)
 {
     if (stage->delivery)
         delivery_stop(stage->delivery, deadline_ms);
+    stage->log_closed = stage->delivery != NULL; /* as a caller might, from here on */
     stage->delivery = NULL;
     for (unsigned i = 0; i < stage->n_readers; i++)
         assert_false(stage->readers[i].open);
