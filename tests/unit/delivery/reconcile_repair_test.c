@@ -55,6 +55,20 @@ static void what_the_log_no_longer_has_comes_from_the_primary(void **state)
     kit_expect(kit, 3, 3, 0, 1, 0, 0);
 }
 
+static void an_older_version_is_no_repair(void **state)
+{
+    struct kit *kit = *state;
+    kit_put(kit, MAIN, "a", 8, "{}");
+    kit_log(kit, "a", 7, "{}", 0);
+    kit_settle(kit, "copy", UINT64_MAX);
+    kit_list(kit, "a", 9, NULL);
+    repair(kit, 0, 1);
+    struct sink_row row;
+    assert_int_equal(
+        kit->writers[COPY]->ops->read(kit->writers[COPY], 0, SLICE_LIT("a"), &row, &kit->diag),
+        WEIR_NOT_FOUND);
+}
+
 static void the_primary_is_repaired_from_the_log_alone(void **state)
 {
     struct kit *kit = *state;
@@ -159,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         KIT_TEST(the_newest_record_of_the_log_is_written),
         KIT_TEST(what_the_log_no_longer_has_comes_from_the_primary),
+        KIT_TEST(an_older_version_is_no_repair),
         KIT_TEST(the_primary_is_repaired_from_the_log_alone),
         KIT_TEST(lag_is_left_to_its_consumer),
         KIT_TEST(what_the_store_refuses_is_not_repairable),
