@@ -92,14 +92,29 @@ static int hook_pread(struct fs_file *file, void *p, size_t n, uint64_t offset, 
     return fs_posix()->pread(file, p, n, offset, out_n);
 }
 
+/* How much to write so that the write is not whole: what is missing may lie there already. */
+static size_t hook_cut(struct fs_file *file, const char *p, size_t n, uint64_t offset,
+                       size_t prefix)
+{
+    char *there = mem_zalloc(n);
+    size_t got;
+    if (fs_posix()->pread(file, there, n, offset, &got) == 0)
+        while (prefix && memcmp(there + prefix, p + prefix, n - prefix) == 0)
+            prefix--;
+    mem_free(there);
+    return prefix;
+}
+
 static int hook_pwrite(struct fs_file *file, const void *p, size_t n, uint64_t offset)
 {
     size_t prefix = 0;
     int error = hook_ask(file->fs, HOOK_WRITE, file->state, offset, n, &prefix);
     if (!error)
         return fs_posix()->pwrite(file, p, n, offset);
-    if (prefix)
-        fs_posix()->pwrite(file, p, prefix < n ? prefix : n - 1, offset);
+    if (prefix) {
+        prefix = hook_cut(file, p, n, offset, prefix < n ? prefix : n - 1);
+        fs_posix()->pwrite(file, p, prefix, offset);
+    }
     errno = error;
     return fs_error(error);
 }
