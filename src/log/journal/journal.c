@@ -241,6 +241,12 @@ static int open_for_writing(struct journal *journal, const char *const *consumer
     if (rc)
         return diag_set(diag, rc, "%s: cannot be made: %s", journal->cursor_folder,
                         strerror(errno));
+    /* A cursor that is seen now was perhaps replaced by a process that ended before it was durable;
+     * segments are let go of by it. */
+    rc = journal->config.fs->sync_dir(journal->config.fs, journal->cursor_folder);
+    if (rc)
+        return diag_set(diag, rc, "%s: cannot be synced: %s", journal->cursor_folder,
+                        strerror(errno));
     for (size_t i = 0; consumers && consumers[i]; i++) {
         struct cursor *cursor;
         rc = journal_cursor_get(journal, consumers[i], &cursor, diag);

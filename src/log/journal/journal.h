@@ -38,6 +38,7 @@ struct segment_use {
      * sync must not miss one that the keeper's sync has swallowed. */
     struct fs_file *fill_file;
     _Atomic uint64_t filled;  /* written through and synced up to here; release by the keeper */
+    atomic_bool syncing;      /* the keeper syncs it, or has not yet said how that ended */
     struct segment_use *next; /* in the list of the left ones */
 };
 
@@ -98,7 +99,7 @@ struct journal {
     pthread_cond_t filled; /* the log thread waits for the keeper */
     pthread_cond_t work;   /* the keeper waits for work; CLOCK_MONOTONIC */
     struct segment_list segments;
-    struct segment_use *current, *ready[READY_MAX], *left;
+    struct segment_use *current, *ready[READY_MAX + 1], *left;
     size_t n_ready;
     int prepare_error; /* the keeper's last try failed so; 0: it goes on */
     struct cursor **cursors;

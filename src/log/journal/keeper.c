@@ -9,7 +9,8 @@
  *   3. A file that is let go of is taken again under a new number, while there is use for one; the
  *      new header makes its old groups strangers (their nonce is another).
  *   4. A failed sync of a file that nothing lies in yet costs that file. Of the file that the log
- *      thread writes, it poisons the journal: the sync covered the log's bytes too.
+ *      thread writes, it poisons the journal: the sync covered the log's bytes too. The log thread
+ *      acknowledges nothing while such a sync is on its way.
  *
  * While the disk refuses, it tries again every RETRY_NS, and says so once.
  * Threads: all here is the keeper's; opening and closing may call keeper_tick. */
@@ -156,9 +157,17 @@ static int prepare(struct journal *journal)
     struct segment_use *use = next_to_fill(journal, &create);
     if (!use && !create)
         return 0;
+    if (use) /* seq_cst: see sync_use */
+        atomic_store_explicit(&use->syncing, true, memory_order_seq_cst);
     int rc = use ? segment_use_fill(use, FILL_STEP) : create_segment(journal);
     if (rc == WEIR_POISONED)
         rc = sync_failed(journal, use);
+    if (use) {
+        pthread_mutex_lock(&journal->lock);
+        atomic_store_explicit(&use->syncing, false, memory_order_release);
+        pthread_cond_signal(&journal->filled);
+        pthread_mutex_unlock(&journal->lock);
+    }
     tell_prepare(journal, rc);
     return rc;
 }

@@ -157,7 +157,28 @@ static int wait_filled(struct journal *journal, struct segment_use *use, uint64_
     return rc;
 }
 
-/* Takes a segment written through up to `until`. */
+/* Makes what was written to the file durable. The keeper may be syncing it too, and a sync that
+ * fails there may have taken our bytes with it: its outcome is waited for. */
+static int sync_use(struct journal *journal, struct segment_use *use, const char *what)
+{
+    if (use->file->fs->datasync(use->file) != 0) {
+        poison(journal, what, errno);
+        return WEIR_UNKNOWN;
+    }
+    /* seq_cst, like the keeper's store: a sync of the keeper's that began before ours ended is seen
+     */
+    if (atomic_load_explicit(&use->syncing, memory_order_seq_cst)) {
+        pthread_mutex_lock(&journal->lock);
+        while (atomic_load_explicit(&use->syncing, memory_order_relaxed))
+            pthread_cond_wait(&journal->filled, &journal->lock);
+        pthread_mutex_unlock(&journal->lock);
+    }
+    /* acquire: the keeper poisons before it says that its sync is over */
+    unsigned refuse = atomic_load_explicit(&journal->refuse, memory_order_acquire);
+    return refuse & REFUSE_POISONED ? WEIR_UNKNOWN : 0;
+}
+
+/* Takes a segment written through up to `until` out of the ready ones. */
 static int take_ready(struct journal *journal, uint64_t until, struct segment_use **out)
 {
     int rc = 0;
@@ -166,10 +187,24 @@ static int take_ready(struct journal *journal, uint64_t until, struct segment_us
              atomic_load_explicit(&journal->ready[0]->filled, memory_order_acquire) >= until) &&
            (rc = journal->prepare_error) == 0)
         pthread_cond_wait(&journal->filled, &journal->lock);
-    if (rc == 0)
+    if (rc == 0) {
         *out = journal->ready[0];
+        journal->n_ready--;
+        memmove(journal->ready, journal->ready + 1, journal->n_ready * sizeof *journal->ready);
+    }
     pthread_mutex_unlock(&journal->lock);
     return rc;
+}
+
+/* Gives back what could not be begun. Meanwhile the keeper may have filled its place: there is one
+ * more than it uses. */
+static void return_ready(struct journal *journal, struct segment_use *use)
+{
+    pthread_mutex_lock(&journal->lock);
+    memmove(journal->ready + 1, journal->ready, journal->n_ready * sizeof *journal->ready);
+    journal->ready[0] = use;
+    journal->n_ready++;
+    pthread_mutex_unlock(&journal->lock);
 }
 
 /* Begins the next segment, where this one ends. */
@@ -191,12 +226,13 @@ static int begin_segment(struct journal *journal, uint64_t group)
         .records_before = writer->records_before,
     };
     segment_header_seal(&header);
+    /* After a failed write it is ready still; what was partly written there is no header. */
     rc = use->file->fs->pwrite(use->file, &header, sizeof header, 0);
-    if (rc)
-        return rc; /* it stays ready; what was partly written there is no header */
-    if (use->file->fs->datasync(use->file) != 0) {
-        poison(journal, "a segment's header", errno);
-        return WEIR_POISONED;
+    if (rc == 0 && sync_use(journal, use, "a segment's header") != 0)
+        rc = WEIR_POISONED;
+    if (rc) {
+        return_ready(journal, use);
+        return rc;
     }
     pthread_mutex_lock(&journal->lock);
     struct segment *last = &journal->segments.items[journal->segments.n - 1];
@@ -206,8 +242,6 @@ static int begin_segment(struct journal *journal, uint64_t group)
     writer->use->next = journal->left;
     journal->left = writer->use;
     journal->current = use;
-    journal->n_ready--;
-    memmove(journal->ready, journal->ready + 1, journal->n_ready * sizeof *journal->ready);
     pthread_cond_signal(&journal->work);
     pthread_mutex_unlock(&journal->lock);
     writer->use = use;
@@ -241,11 +275,7 @@ static int write_bytes(struct journal *journal, size_t n)
         file->fs->pwrite(file, writer->staging, n, segment_offset(&writer->segment, writer->lsn));
     if (rc)
         return rc;
-    if (file->fs->datasync(file) != 0) {
-        poison(journal, "a group", errno);
-        return WEIR_UNKNOWN;
-    }
-    return 0;
+    return sync_use(journal, writer->use, "a group");
 }
 
 /* Puts header and trailer around what was gathered (or nothing: a group that only vouches). */
