@@ -70,6 +70,21 @@ def test_meta_of_a_newer_weir_is_refused(gateway):
     assert again.returncode != 0 and "META" in again.stderr
 
 
+def ceiling(weir):
+    return int(re.search(r"^version_ceiling (\d+)$", (weir.data / "META").read_text(), re.M)[1])
+
+
+def test_a_restart_begins_above_all_that_may_have_been_used(gateway):
+    """As if the clock had been set back meanwhile: versions up to the ceiling in META may be out there."""
+    weir = gateway()
+    for _ in range(2):
+        weir.post({"id": "a"})
+        weir.kill()
+        most = ceiling(weir)
+        weir.start()
+        assert weir.post({"id": "a"}).json()["version"] > most
+
+
 def test_versions_never_go_backwards_over_restarts(gateway):
     weir = gateway()
     seen = []

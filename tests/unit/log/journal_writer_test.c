@@ -242,6 +242,46 @@ static void a_small_ring_does_not_fill_with_what_nobody_waits_for(void **state)
     assert_int_equal(kit->n_acks, 500);
 }
 
+struct told { /* what a reader could see while bodies were told that they are durable */
+    struct kit *kit;
+    struct log_reader *reader;
+    size_t seen;
+};
+
+static void look_while_told(void *context, struct body *bodies)
+{
+    struct told *told = context;
+    struct batch batch;
+    struct log_poll_result result;
+    batch_init(&batch);
+    assert_int_equal(log_poll(told->reader, &batch, 100, 1 << 20, 0, &result), 0);
+    told->seen += batch.n;
+    batch_fini(&batch);
+    kit_durable(told->kit, bodies);
+}
+
+/* Who waits for a store is entered by then, and no settlement can come before. */
+static void readers_see_a_group_only_when_its_bodies_were_told(void **state)
+{
+    struct fixture *f = *state;
+    struct kit *kit = &f->kit;
+    struct told told = {.kit = kit};
+    struct kit_read read = {0};
+    kit->config.events.context = &told;
+    kit->config.events.durable = look_while_told;
+    kit->config.events.report = NULL;
+    kit_open(kit);
+    assert_int_equal(log_reader_open(kit->log, "c", &told.reader, &kit->diag), 0);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(kit_append(kit, i, 1, 40), 0);
+        kit_wait_acks(kit, i + 1);
+        assert_int_equal(told.seen, 0);
+        kit_poll(told.reader, 1, &read);
+    }
+    kit_read_fini(&read);
+    log_reader_close(told.reader);
+}
+
 static void flush_waits_for_all_that_was_appended(void **state)
 {
     struct fixture *f = *state;
@@ -388,11 +428,19 @@ static void after_a_failed_sync_nothing_is_acknowledged_until_restart(void **sta
     kit_read_fini(&read);
 }
 
+static bool second_segment_is_written(struct kit *kit)
+{
+    char path[128];
+    struct stat st;
+    kit_segment_path(kit, 2, path);
+    return stat(path, &st) == 0 && (size_t)st.st_size == kit->config.segment_bytes;
+}
+
 static void refused_until_a_segment_comes(struct fixture *f, int keep_out, unsigned at_least)
 {
     struct kit *kit = &f->kit;
     kit_open(kit);
-    kit_until(kit_count_segments(kit) == 2);
+    kit_until(second_segment_is_written(kit));
     atomic_store(&f->keep_out, keep_out);
     unsigned n = 0;
     int rc;
@@ -432,6 +480,7 @@ int main(void)
         TEST(what_nobody_waits_for_goes_out_by_itself),
         TEST(much_that_nobody_waits_for_goes_out_at_once),
         TEST(a_small_ring_does_not_fill_with_what_nobody_waits_for),
+        TEST(readers_see_a_group_only_when_its_bodies_were_told),
         TEST(flush_waits_for_all_that_was_appended),
         TEST(the_largest_body_fits_and_a_larger_one_is_told),
         TEST(a_full_ring_is_told),
