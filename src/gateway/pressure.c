@@ -85,17 +85,18 @@ unsigned pressure_refuse(struct pressure *pressure, enum pressure_cause cause, u
     return jittered(atomic_load_explicit(&pressure->wait_ms[cause], memory_order_relaxed), random);
 }
 
+static void set_wait(struct pressure *pressure, enum pressure_cause cause, uint32_t ms)
+{
+    atomic_store_explicit(&pressure->wait_ms[cause], ms, memory_order_relaxed);
+}
+
 void pressure_log_failed(struct pressure *pressure)
 {
     /* Sequentially consistent, as in pressure_observe: if its store takes our bit away, its load
      * after that sees our flag. */
     atomic_store(&pressure->log_failed, true);
     atomic_fetch_or(&pressure->blocked, 1u << PRESSURE_FAILED);
-}
-
-static void set_wait(struct pressure *pressure, enum pressure_cause cause, uint32_t ms)
-{
-    atomic_store_explicit(&pressure->wait_ms[cause], ms, memory_order_relaxed);
+    set_wait(pressure, PRESSURE_FAILED, WAIT_MAX_MS);
 }
 
 void pressure_observe(struct pressure *pressure, const struct pressure_observation *now)
