@@ -19,7 +19,7 @@ int cli_serve(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_status(int argc, char **argv);
 int cli_load(int argc, char **argv);
-int cli_reconcile(int argc, char **argv) __attribute__((weak));
+int cli_reconcile(int argc, char **argv);
 int cli_dead(int argc, char **argv);
 int cli_journal(int argc, char **argv);
 int cli_version(int argc, char **argv);
