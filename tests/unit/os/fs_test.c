@@ -10,6 +10,9 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "../scratch.h"
 #include "base/mem.h"
@@ -18,6 +21,26 @@
 
 static const struct fs *fs;
 static char *folder;
+
+/* In the place of the C library's: which file was last handed to the kernel to be synced. */
+static ino_t synced;
+
+static int sync_noted(long call, int fd)
+{
+    struct stat st;
+    synced = fstat(fd, &st) == 0 ? st.st_ino : 0;
+    return (int)syscall(call, fd);
+}
+
+int fdatasync(int fd)
+{
+    return sync_noted(SYS_fdatasync, fd);
+}
+
+int fsync(int fd)
+{
+    return sync_noted(SYS_fsync, fd);
+}
 
 static const char *in(const char *name)
 {
@@ -211,6 +234,34 @@ static void folders(void **state)
                      0);
 }
 
+static void expect_synced(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(synced, st.st_ino);
+    synced = 0;
+}
+
+/* What is called durable stands on these reaching the kernel, for the right file. */
+static void syncs_reach_the_system(void **state)
+{
+    (void)state;
+    struct fs_file *file;
+    assert_int_equal(fs->mkdir(fs, in("d")), 0);
+    assert_int_equal(fs_open(fs, in("d/file"), FS_WRITE | FS_CREATE, &file), 0);
+    assert_int_equal(fs->pwrite(file, "x", 1, 0), 0);
+    assert_int_equal(fs->datasync(file), 0);
+    expect_synced(in("d/file"));
+    assert_int_equal(fs->sync_dir(fs, in("d")), 0);
+    expect_synced(in("d"));
+    assert_int_equal(fs_sync_parent(fs, in("d")), 0);
+    expect_synced(folder);
+    fs_close(file);
+    assert_int_equal(fs_open(fs, "/dev/null", FS_WRITE, &file), 0);
+    assert_int_equal(fs->datasync(file), WEIR_IO); /* it cannot be synced, and that is told */
+    fs_close(file);
+}
+
 static void whole_files(void **state)
 {
     (void)state;
@@ -275,6 +326,7 @@ int main(void)
         cmocka_unit_test(full_device_is_no_space),
         cmocka_unit_test(lock_is_for_one),
         cmocka_unit_test(folders),
+        cmocka_unit_test(syncs_reach_the_system),
         cmocka_unit_test(whole_files),
         cmocka_unit_test(current_is_posix_unless_told),
     };
