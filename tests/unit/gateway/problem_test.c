@@ -34,8 +34,7 @@ static void test_utf8(void **state)
                           "\xef\xbf\xbf",
                           "\xf0\x90\x80\x80",
                           "\xf4\x8f\xbf\xbf",
-                          "a\xf0\x9f\x98\xad"
-                          "b"};
+                          "a\xf0\x9f\x98\xad-b"};
     const char *bad[] = {"\x80",
                          "\xbf",
                          "\xc0\x80",
