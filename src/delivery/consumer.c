@@ -183,14 +183,13 @@ static void revoke(struct consumer *c, uint32_t partition)
 static void log_failed(struct consumer *c, int rc, uint64_t now_ns)
 {
     struct delivery *d = c->delivery;
-    char why[200];
+    char why[sizeof(c->why_stopped)];
+    const char *place = log_reader_why(c->reader);
+    snprintf(why, sizeof(why), "the log cannot be read: %s",
+             place && *place ? place : weir_err_text(rc));
     if (rc == WEIR_CORRUPT) {
-        snprintf(why, sizeof(why),
-                 "the log is damaged where this consumer stands; `weir journal "
-                 "verify` names the place");
         c->log_ended = true;
     } else {
-        snprintf(why, sizeof(why), "the log cannot be read: %s", weir_err_text(rc));
         if (!c->log_retry_ns)
             delivery_report(d, "consumer %s: %s; trying again", c->name, why);
         c->log_retry_ns = now_ns + LOG_RETRY_NS;

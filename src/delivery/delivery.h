@@ -93,7 +93,7 @@ struct delivery_consumer_stats {
     uint64_t settled;   /* since start */
     double drain_per_s; /* over about the last five seconds */
     bool stopped;       /* at the dead letters' cap, or the log is corrupt there */
-    char why_stopped[200];
+    char why_stopped[512];
 };
 
 struct delivery;

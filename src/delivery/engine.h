@@ -156,7 +156,7 @@ struct consumer {
     uint64_t deadline_ns;
     unsigned calls; /* submitted and not in the inbox yet */
     bool stopped;
-    char why_stopped[200];
+    char why_stopped[512];
 
     /* written by its thread, read by any; relaxed: each is a figure of its own */
     _Atomic uint64_t settled, inflight_records, inflight_bytes;

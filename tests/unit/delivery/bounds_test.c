@@ -343,8 +343,8 @@ static void a_damaged_log_stops_its_consumer_with_a_reason(void **state)
     stage->readers[0].error = WEIR_CORRUPT;
     append_some(10, 10);
     WAIT_UNTIL(stage_consumer_stats(0).stopped);
-    assert_non_null(strstr(stage_consumer_stats(0).why_stopped, "damaged"));
-    assert_true(stage_reported("stopped: the log is damaged"));
+    assert_non_null(strstr(stage_consumer_stats(0).why_stopped, "byte 4711"));
+    assert_true(stage_reported("stopped: the log cannot be read: stage: damaged at byte 4711"));
     WAIT_UNTIL(stage_drained(1));
     assert_false(stage_consumer_stats(1).stopped);
     assert_true(stop_ms(60000) < 10000);

@@ -105,7 +105,8 @@ static inline struct entry *stage_entry(const struct record *r)
     return &stage->entries[r->offset - 1]; /* offsets count over all partitions here */
 }
 
-/* A record of this stream, partition and key; its version is its place. */
+/* A record of this stream, partition and key; its version is its place, unless the test changes it
+ * before the start. */
 static inline void stage_append(uint32_t stream, uint32_t partition, const char *id,
                                 const char *key, size_t doc_bytes)
 {
@@ -215,8 +216,9 @@ static inline void stage_wake(struct log_reader *reader)
 
 static inline bool stage_newer_stored(const struct entry *e, unsigned sink)
 {
-    for (size_t i = (size_t)(e - stage->entries); i < stage->n; i++)
+    for (size_t i = 0; i < stage->n; i++)
         if (stage->entries[i].stored[sink] &&
+            stage->entries[i].record.version >= e->record.version &&
             slice_equal(stage->entries[i].record.id, e->record.id))
             return true;
     return false;
@@ -274,11 +276,18 @@ static inline void stage_position(struct log *log, uint32_t partition, uint64_t 
     snprintf(out, 64, "%u-%llu", partition, (unsigned long long)offset);
 }
 
+static inline const char *stage_why(struct log_reader *reader)
+{
+    (void)reader;
+    return "stage: damaged at byte 4711";
+}
+
 static const struct log_ops stage_log_ops = {
     .kind = "stage",
     .position_text = stage_position,
     .reader_open = stage_reader_open,
     .poll = stage_poll,
+    .why = stage_why,
     .wake = stage_wake,
     .settle = stage_settle,
     .release = stage_release,
@@ -320,7 +329,7 @@ static inline void stage_session_close(struct sink_session *session)
 static inline bool stage_in(const struct batch *batch, const struct entry *e)
 {
     for (size_t i = 0; i < batch->n; i++) /* itself, or a later version that stands for it */
-        if (batch->records[i].offset >= e->record.offset &&
+        if (batch->records[i].version >= e->record.version &&
             slice_equal(batch->records[i].id, e->record.id))
             return true;
     return false;
