@@ -60,6 +60,26 @@ static void when_the_highest_version_is_refused_the_next_is_sent(void **state)
     assert_int_equal(stage->sinks[0].calls, 3);
 }
 
+/* Two loops stamp and append at once: the log's order is not always that of the versions. */
+static void the_highest_version_is_sent_wherever_it_stands(void **state)
+{
+    (void)state;
+    for (unsigned highest = 0; highest < 4; highest++) {
+        if (stage)
+            stage_destroy();
+        stage_create(1, 1, 8);
+        for (unsigned i = 0; i < 4; i++) {
+            stage_append(0, 0, "same", "k", 5);
+            stage->entries[i].record.version = 10 + (i + 3 - highest) % 4;
+        }
+        stage_start();
+        WAIT_UNTIL(stage_drained(0));
+        stage_stop(1000);
+        for (unsigned i = 0; i < 4; i++)
+            assert_int_equal(stage->entries[i].sent[0], i == highest);
+    }
+}
+
 static int refuse_all_as_a_whole(struct stage_sink *s, const struct batch *batch,
                                  struct sink_result *results, struct diag *diag)
 {
@@ -262,6 +282,7 @@ int main(void)
 {
 #define T(test) cmocka_unit_test_teardown(test, end)
     const struct CMUnitTest tests[] = {
+        T(the_highest_version_is_sent_wherever_it_stands),
         T(when_the_highest_version_is_refused_the_next_is_sent),
         T(all_versions_of_an_id_refused),
         T(a_refused_batch_is_halved_down_to_the_bad_record),
