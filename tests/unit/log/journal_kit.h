@@ -242,6 +242,16 @@ static UNUSED_OK bool kit_said(struct kit *kit, const char *words)
     return said;
 }
 
+static UNUSED_OK unsigned kit_times_said(struct kit *kit, const char *words)
+{
+    unsigned n = 0;
+    pthread_mutex_lock(&kit->lock);
+    for (const char *p = kit->reports; (p = strstr(p, words)); p++)
+        n++;
+    pthread_mutex_unlock(&kit->lock);
+    return n;
+}
+
 static UNUSED_OK void kit_init(struct kit *kit)
 {
     *kit = (struct kit){0};

@@ -283,7 +283,7 @@ static void a_crash_while_the_tail_is_written_again(void **state)
         atomic_store(&fail_from, at);
         image->hook.before = fail_late;
         int rc = kit_try_open(&image->kit);
-        image->hook.before = NULL;
+        atomic_store(&fail_from, UINT32_MAX);
         if (rc == 0)
             kit_close(&image->kit);
         kit_open(&image->kit);
@@ -306,7 +306,7 @@ static void a_crash_while_the_first_segment_is_made(void **state)
         atomic_store(&fail_from, at);
         image->hook.before = fail_late;
         int rc = kit_try_open(&image->kit);
-        image->hook.before = NULL;
+        atomic_store(&fail_from, UINT32_MAX);
         if (rc == 0)
             kit_close(&image->kit);
         kit_open(&image->kit);
