@@ -3,9 +3,9 @@
  * differential_check() gives the same bytes to both and ends the process with a message where they
  * differ. Ours is fed in two pieces, cut at `cut`, each from memory of exactly its size. Of a
  * sequence of requests it compares all that ours accepts until it refuses, closes or wants more:
- * method, target, version, headers, body. It also walks the bytes of each accepted head again and
- * checks that nothing is in them but what was reported (Debian's libhttp-parser is built without
- * its strict checks).
+ * method, target, version, headers, body. It also walks the bytes of each accepted head and of
+ * chunked framing again and checks that nothing is in them but what was reported (Debian's
+ * libhttp-parser is built without its strict checks).
  *
  * Differences that are meant: ours takes any token as a method, libhttp-parser only those it knows;
  * it keeps white space behind a value. */
@@ -37,7 +37,8 @@ struct differential_ours {
     enum parse_result result; /* PARSE_DONE: it closes after its last message */
     struct parse_error error;
     /* between pieces */
-    size_t at; /* the first byte not used up */
+    size_t at;      /* the first byte not used up */
+    size_t body_at; /* of the message that is read */
     struct parse_head head;
     struct parse_chunks chunks;
     struct buf message, body;
@@ -122,6 +123,40 @@ static bool differential_head_is(const struct parse_head *head, const char *p,
     return differential_take(&at, end, crlf) && at == end;
 }
 
+/* The bytes of a chunked body, read again in the plainest way: nothing but sizes, extensions
+ * without control bytes, data and trailers, each line ended by CRLF. */
+static bool differential_chunks_are(const char *at, const char *end, struct slice body)
+{
+    static const struct slice crlf = {"\r\n", 2};
+    size_t size;
+    do {
+        int digits = 0;
+        for (size = 0; at < end && strchr("0123456789abcdefABCDEF", *at) && *at; at++, digits++)
+            size = size * 16 + (size_t)(*at <= '9' ? *at - '0' : (*at | 0x20) - 'a' + 10);
+        if (digits < 1 || digits > 16 || at == end || (*at != '\r' && *at != ';'))
+            return false;
+        while (at < end && ((unsigned char)*at >= 0x20 || *at == '\t') && *at != 0x7f)
+            at++;
+        if (!differential_take(&at, end, crlf))
+            return false;
+        struct slice data = {body.p, size};
+        if (size > body.n || (size && !differential_take(&at, end, data)) ||
+            (size && !differential_take(&at, end, crlf)))
+            return false;
+        body = (struct slice){size ? body.p + size : body.p, body.n - size};
+    } while (size);
+    while (!differential_take(&at, end, crlf)) {
+        const char *colon = memchr(at, ':', (size_t)(end - at));
+        if (!colon || !parse_is_token((struct slice){at, (size_t)(colon - at)}))
+            return false;
+        for (at = colon; at < end && ((unsigned char)*at >= 0x20 || *at == '\t') && *at != 0x7f;)
+            at++;
+        if (!differential_take(&at, end, crlf))
+            return false;
+    }
+    return at == end && body.n == 0;
+}
+
 static void differential_complete(struct differential_ours *ours)
 {
     differential_put_message(&ours->side, buf_slice(&ours->message), buf_slice(&ours->body));
@@ -157,6 +192,7 @@ static bool differential_head(struct differential_ours *ours, const struct parse
     ours->at += ours->head.head_bytes;
     ours->keep_alive = fields.keep_alive;
     ours->in_body = true;
+    ours->body_at = ours->at;
     ours->chunked = fields.chunked;
     ours->left = fields.content_length;
     parse_chunks_init(&ours->chunks, limits, DIFFERENTIAL_BODY);
@@ -187,6 +223,8 @@ static bool differential_body(struct differential_ours *ours, const char *p, siz
         buf_put_slice(&ours->body, data);
         ours->at += used;
         if (ours->result == PARSE_DONE) {
+            if (!differential_chunks_are(p + ours->body_at, p + ours->at, buf_slice(&ours->body)))
+                differential_fail("the chunks are not what was reported", p, n, 0);
             differential_complete(ours);
             return true;
         }

@@ -111,6 +111,8 @@ static void put_request(struct buf *out)
         for (size_t i = 0; i < n; i++)
             buf_put_char(out, (char)below(256));
     } else if (kind < 70) {
+        if (chance(3))
+            put_header(out, "Content-Length", PICK(lengths));
         put_header(out, "Transfer-Encoding", "chunked");
         buf_put_str(out, "\r\n");
         put_chunks(out);
@@ -129,6 +131,7 @@ static void put_request(struct buf *out)
 /* One small change, of a kind that parsers have disagreed about. */
 static void mutate(struct buf *in)
 {
+    static const char *const breaks[] = {"\n", "\r", "x\n", "\rx", " \r\n", "\r\r\n", "\n\r", ""};
     static const char bytes[] = "\r\n\0 \t:;,=0aZ+-\"\x7f\x80\xff\x01#";
     size_t at = in->n ? below(in->n) : 0;
     struct buf out = {0};
@@ -151,7 +154,7 @@ static void mutate(struct buf *in)
     case 4: /* a line break of another kind */
         for (; at < in->n && in->p[at] != '\r'; at++)
             buf_put_char(&out, in->p[at]);
-        buf_put_str(&out, chance(50) ? "\n" : "\r");
+        buf_put_str(&out, PICK(breaks));
         skip = 2;
         break;
     default: /* flip a bit */
