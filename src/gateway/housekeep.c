@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "gateway/tell.h"
 #include "gateway/state.h"
+#include "gateway/tell.h"
 #include "os/thread.h"
 
 #define TICK_MS      200
@@ -21,6 +21,7 @@ struct watch {
     struct sample samples[SAMPLES];
     unsigned n; /* taken so far */
     bool meta_failed;
+    bool disk_full;           /* what makes the log full is the disk */
     enum pressure_cause told; /* the last that a person was told of */
 };
 
@@ -94,13 +95,17 @@ static void tick_pressure(struct watch *watch)
     rates(watch, &stats, &records_per_s, &bytes_per_s);
     atomic_store_explicit(&gateway->durable_per_s, (uint64_t)records_per_s, memory_order_relaxed);
 
-    uint64_t kept = stats.end_offset - stats.first_offset;
-    double record_bytes = kept ? (double)stats.bytes_on_disk / (double)kept : 0;
+    double record_bytes =
+        stats.appended_records ? (double)stats.appended_bytes / (double)stats.appended_records : 0;
+    /* The log says "full" for both; who met ENOSPC a moment ago says which it is. */
+    watch->disk_full = stats.full && (watch->disk_full ||
+                                      clock_mono_ns() < count_get(&gateway->disk_full_until_ns));
     struct pressure_observation now = {
         .flushed_bytes_per_s = (uint64_t)bytes_per_s,
         .flushed_records_per_s = (uint64_t)records_per_s,
         .ring_count = stats.ring_count,
-        .log_full = stats.full,
+        .log_full = stats.full && !watch->disk_full,
+        .disk_full = watch->disk_full,
         .log_failed = stats.poisoned,
         .lag_limit = gateway->config->limits.lag_records,
     };

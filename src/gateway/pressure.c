@@ -113,10 +113,11 @@ void pressure_observe(struct pressure *pressure, const struct pressure_observati
 
     uint32_t log_ms = wait_for(now->log_excess_bytes, now->log_drain_bytes_per_s);
     set_wait(pressure, PRESSURE_LOG, log_ms);
-    /* A full disk does not block here: only trying again shows that space came back. */
     set_wait(pressure, PRESSURE_DISK, log_ms);
     if (now->log_full)
         blocked |= 1u << PRESSURE_LOG;
+    if (now->disk_full) /* the log itself tries whether space came back */
+        blocked |= 1u << PRESSURE_DISK;
 
     if (now->lag_limit && now->lag > now->lag_limit) {
         blocked |= 1u << PRESSURE_LAG;

@@ -78,7 +78,7 @@ unsigned pressure_seconds(double excess, double rate, uint32_t random);
 struct pressure_observation {     /* one moment */
     uint64_t flushed_bytes_per_s; /* what the log makes durable */
     uint64_t ring_count, flushed_records_per_s;
-    bool log_full, log_failed;
+    bool log_full, disk_full, log_failed;
     double log_excess_bytes, log_drain_bytes_per_s; /* until the log takes records again */
     uint64_t lag, lag_limit;                        /* of the slowest consumer; limit 0: none */
     double lag_drain_per_s;

@@ -349,7 +349,7 @@ static void journal_stats(struct log *log, struct log_stats *out)
     out->flushes = atomic_load_explicit(&journal->stat_flushes, memory_order_relaxed);
     out->flush_errors = atomic_load_explicit(&journal->stat_flush_errors, memory_order_relaxed);
     out->end_offset = atomic_load_explicit(&journal->durable_lsn, memory_order_relaxed);
-    out->bytes_on_disk = atomic_load_explicit(&journal->stat_disk_bytes, memory_order_relaxed);
+    out->bytes_on_disk = keeper_disk_bytes(journal);
     out->ring_count = ring_count(journal->ring);
     out->ring_capacity = ring_capacity(journal->ring);
     out->full = refuse & (REFUSE_FULL | REFUSE_WRITE | REFUSE_PREPARE);

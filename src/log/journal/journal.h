@@ -126,7 +126,6 @@ struct journal {
     _Atomic uint64_t low_lsn; /* the slowest durable cursor */
     /* atomic: figures */
     _Atomic uint64_t stat_records, stat_bytes, stat_groups, stat_flushes, stat_flush_errors;
-    _Atomic uint64_t stat_disk_bytes;
 };
 
 static inline struct journal *journal_of(struct log *log)
@@ -172,6 +171,7 @@ void *keeper_run(void *journal);
 void keeper_ask_tick(struct journal *journal); /* a cursor has moved */
 /* Saves what has moved and lets go of segments. The keeper's thread, or opening and closing. */
 void keeper_tick(struct journal *journal);
+uint64_t keeper_disk_bytes(struct journal *journal); /* of all segments; any thread */
 
 /* reader.c */
 int journal_reader_open(struct log *log, const char *consumer, struct log_reader **out,
