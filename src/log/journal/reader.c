@@ -127,9 +127,12 @@ static int stop_here(struct reader *reader, int code, const char *text)
             "readable",
             reader->cursor->name, reader->why.text);
     }
-    /* What is in memory is not trusted either: the next poll reads it again. */
-    chunk_unref(reader->chunk);
-    reader->chunk = NULL;
+    /* What is in memory is not trusted either: the next poll reads it again. But of a unit whose
+     * checksum holds a part has been given out. */
+    if (!reader->in_unit) {
+        chunk_unref(reader->chunk);
+        reader->chunk = NULL;
+    }
     return code;
 }
 
@@ -285,6 +288,7 @@ static bool settled_before(const struct reader *reader, const struct record *rec
 static int give(struct reader *reader, struct batch *into)
 {
     struct record record;
+    struct unit_walk before = reader->walk;
     int rc = unit_walk_next(&reader->walk, &record);
     if (rc == WEIR_END) {
         reader->in_unit = false;
@@ -292,7 +296,7 @@ static int give(struct reader *reader, struct batch *into)
         return 0;
     }
     if (rc || record.partition >= reader->cursor->partitions) {
-        reader->in_unit = false; /* at its start again */
+        reader->walk = before;
         return corrupt(reader, rc ? "a unit's records are malformed"
                                   : "a record is of a partition that does not exist");
     }
@@ -364,7 +368,8 @@ int journal_poll(struct log_reader *log_reader, struct batch *into, size_t max_r
             uint64_t next = reader->in_unit ? reader->walk.lsn + reader->walk.index : reader->lsn;
             /* On the way to where the cursor is, the place is still behind it. */
             if (next >= reader->skip_all)
-                cursor_give(reader->cursor, into->records + had, into->n - had, next);
+                cursor_give(reader->cursor, into->n > had ? into->records + had : NULL,
+                            into->n - had, next);
         }
         if (into->n > had) {
             result->what = LOG_RECORDS;
