@@ -26,6 +26,7 @@
 #define INFLIGHT_BYTES   (32u << 20)
 #define LAST_ANSWERS_NS  UINT64_C(100000000)
 #define HALF_SENT_NS     UINT64_C(1000000000)
+#define LAST_CALLS_NS    UINT64_C(200000000)
 
 static void on_report(void *context, const char *text)
 {
@@ -322,6 +323,35 @@ static void close_lane(struct lane **lane, uint32_t deadline_ms)
     *lane = NULL;
 }
 
+/* A call into a store cannot be broken off: one that is not back by now may hang for ever. */
+static bool hangs(const struct gateway_sink *sink)
+{
+    uint64_t until_ns = clock_mono_ns() + LAST_CALLS_NS;
+    struct lane_counts counts = {0};
+    while (sink->lane) {
+        lane_counts(sink->lane, &counts);
+        if (counts.running == 0 || clock_mono_ns() >= until_ns)
+            break;
+        sleep_ms(2);
+    }
+    return counts.running > 0;
+}
+
+static void close_sink(struct gateway_sink *sink)
+{
+    if (hangs(sink)) {
+        tell("sink %s: a call does not come back and is left; its records stay in the log",
+             sink->config->name);
+        return; /* with its lane, whose thread is in it: both end with the process */
+    }
+    close_lane(&sink->lane, 0);
+    if (sink->sink) {
+        read_sessions_close(sink);
+        sink->config->ops->close(sink->sink);
+    }
+    pthread_mutex_destroy(&sink->sessions_lock);
+}
+
 static void gateway_close(struct gateway *gateway, uint32_t deadline_ms)
 {
     /* The loops go last of what posts to them: another thread may still be inside loop_post. */
@@ -338,15 +368,8 @@ static void gateway_close(struct gateway *gateway, uint32_t deadline_ms)
         wait_answered(gateway, clock_mono_ns() + LAST_ANSWERS_NS);
         http_server_destroy(gateway->server);
     }
-    for (size_t i = 0; i < gateway->n_sinks; i++) {
-        struct gateway_sink *sink = &gateway->sinks[i];
-        close_lane(&sink->lane, 0);
-        if (sink->sink) {
-            read_sessions_close(sink);
-            sink->config->ops->close(sink->sink);
-        }
-        pthread_mutex_destroy(&sink->sessions_lock);
-    }
+    for (size_t i = 0; i < gateway->n_sinks; i++)
+        close_sink(&gateway->sinks[i]);
     if (gateway->log)
         log_close(gateway->log);
     if (gateway->meta_is_ours) {

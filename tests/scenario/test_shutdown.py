@@ -42,10 +42,20 @@ def test_sigterm_under_load_loses_nothing_it_answered(gateway):
 
 CONFIG = """
 version: 1
-streams: {events: {id: /id, sinks: [main]}}
+streams: {events: {id: /id, sinks: [main], ack_timeout: 60s}}
 sinks: {main: {kind: sqlite, retry_min: 5s, retry_max: 60s}}
 limits: {drain_timeout: 5s}
 """
+
+
+def wait_closed(weir):
+    """Until it takes no connection any more: it has begun to stop."""
+    def refused():
+        try:
+            weir.socket().close()
+        except ConnectionRefusedError:
+            return True
+    wait_for(refused, "it stops accepting")
 
 
 def test_sigterm_while_a_store_is_down_ends_in_time_and_keeps_the_backlog(gateway):
@@ -73,11 +83,63 @@ def test_requests_that_wait_for_a_store_are_answered_at_sigterm(gateway):
     thread = threading.Thread(target=lambda: answers.append(weir.post({"id": "w"}, query="?ack=stored")))
     thread.start()
     wait_for(lambda: any(c["lag"] for c in requests.get(weir.url + "/v1/status", timeout=20).json()["consumers"]), "it waits")
+    began = time.monotonic()
     weir.stop()
+    assert time.monotonic() - began < 10 * SLOW
     thread.join(20)
     lock.execute("ROLLBACK")
     assert answers and answers[0].status_code in (201, 202)
     assert answers[0].json()["ack"] in ("durable", "stored")
+
+
+def test_a_store_that_comes_back_while_stopping_is_still_answered_for(gateway):
+    weir = gateway(config=CONFIG.replace("retry_min: 5s, retry_max: 60s", "retry_min: 10ms, retry_max: 50ms")
+                   .replace("drain_timeout: 5s", "drain_timeout: 60s"))
+    weir.post({"id": "first"}, query="?ack=stored")
+    lock = sqlite3.connect(weir.data / "main.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(weir.post({"id": "w"}, query="?ack=stored")))
+    thread.start()
+    wait_for(lambda: any(c["lag"] for c in requests.get(weir.url + "/v1/status", timeout=20).json()["consumers"]), "it waits")
+    weir.process.send_signal(signal.SIGTERM)
+    wait_closed(weir)
+    lock.execute("ROLLBACK")
+    thread.join(60 * SLOW)
+    assert answers and answers[0].status_code == 201 and answers[0].json()["ack"] == "stored"
+    assert weir.process.wait(60 * SLOW) == 0
+    weir._joined()
+
+
+def test_a_request_that_is_half_sent_at_sigterm_is_answered(weir):
+    body = b'{"id":"half"}'
+    with weir.socket() as raw:
+        raw.sendall(b"POST /v1/streams/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                    b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])
+        wait_for(lambda: weir.get("/healthz").ok, "the loops have read it")
+        weir.process.send_signal(signal.SIGTERM)
+        wait_closed(weir)
+        raw.sendall(body[5:])
+        assert raw.recv(4096).startswith(b"HTTP/1.1 202 ")
+    assert weir.process.wait(60 * SLOW) == 0
+    weir._joined()
+    weir.start()
+    weir.wait_count(1)
+
+
+def test_a_call_that_hangs_in_a_store_does_not_hold_the_stop(gateway):
+    weir = gateway(config=CONFIG.replace("kind: sqlite", "kind: sqlite, busy_timeout: 60s"))
+    weir.post({"id": "first"}, query="?ack=stored")
+    lock = sqlite3.connect(weir.data / "main.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    weir.post({"id": "b"})
+    wait_for(lambda: weir.status()["consumers"][0]["lag"], "it is being written")
+    began = time.monotonic()
+    weir.stop()
+    assert time.monotonic() - began < 10 * SLOW
+    lock.execute("ROLLBACK")
+    weir.start()
+    weir.wait_count(2)
 
 
 def test_a_second_signal_ends_at_once(gateway, tmp_path):
