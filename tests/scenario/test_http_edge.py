@@ -166,7 +166,7 @@ def open_files(weir):
 
 def test_many_slow_clients_do_not_keep_others_waiting(gateway):
     weir = gateway(config=SLOW_CONFIG)
-    weir.post({"id": "warm"})
+    weir.post({"id": "warm"}, query="?ack=stored")  # all files of the sink are open
     base = open_files(weir)
     stop = threading.Event()
     held = []
@@ -183,7 +183,7 @@ def test_many_slow_clients_do_not_keep_others_waiting(gateway):
 
 
 def test_clients_that_close_in_mid_body_leave_nothing(weir):
-    weir.post({"id": "warm"})
+    weir.post({"id": "warm"}, query="?ack=stored")  # all files of the sink are open
     base = open_files(weir)
     for _ in range(2000):
         with weir.socket() as raw:
