@@ -1,8 +1,6 @@
 """The figures that are not rates of a loaded gateway: the generator against wrk, a lone client against what the
 machine can do, the start, idle memory, and a backlog."""
-import http.client
 import json
-import os
 import re
 import shutil
 import socket
