@@ -55,6 +55,10 @@ static void every_item(void **state)
     fault_plan_fini(&plan);
 }
 
+static const char nine_failures[] = /* one too many */
+    "fail=EIO@1;fail=EIO@1;fail=EIO@1;fail=EIO@1;fail=EIO@1;fail=EIO@1;fail=EIO@1;fail=EIO@1;"
+    "fail=EIO@99";
+
 static void misspelt_is_refused(void **state)
 {
     (void)state;
@@ -94,8 +98,7 @@ static void misspelt_is_refused(void **state)
         " ",
         "seed=1,2",
         "seed=1; count",
-        "fail=EIO@1;fail=EIO@1;fail=EIO@1;fail=EIO@1;fail=EIO@1;fail=EIO@1;fail=EIO@1;fail=EIO@1;"
-        "fail=EIO@99",
+        nine_failures,
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct fault_plan plan;
