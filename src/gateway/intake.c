@@ -109,7 +109,9 @@ static void expire(struct intake *intake)
 {
     bool asks = intake->want == ACK_STORED || intake->want == ACK_EVERYWHERE;
     enum ack_state state = ACK_NEW;
-    if (asks)
+    if (atomic_load_explicit(&intake->coming, memory_order_relaxed))
+        state = ACK_COMPLETE; /* the loop was late, not the log */
+    else if (asks)
         state = ack_forget(intake->loop->gateway->acks, &intake->waiter);
     intake_wait_end(intake);
     switch (state) {
@@ -150,6 +152,8 @@ static void chain_add(struct chains *chains, struct intake *intake)
 {
     struct chain *chain = &chains->of[intake->loop->index];
     intake->message.next = NULL;
+    /* Relaxed: it only spares a late answer; the message itself orders what it brings. */
+    atomic_store_explicit(&intake->coming, true, memory_order_relaxed);
     chain->loop = intake->target;
     if (chain->first)
         chain->last->next = &intake->message;
@@ -200,8 +204,8 @@ static void received_settled(struct gateway *gateway, struct intake *intake)
     if (intake->body.status) {
         atomic_fetch_add_explicit(&gateway->lost_records, intake->body.n, memory_order_relaxed);
         tell("%u records of stream %s that were answered \"received\" could not be made durable "
-               "and are lost: %s",
-               intake->body.n, intake->stream->config->name, weir_err_text(intake->body.status));
+             "and are lost: %s",
+             intake->body.n, intake->stream->config->name, weir_err_text(intake->body.status));
     }
     intake_free(intake);
 }

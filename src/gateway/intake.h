@@ -43,6 +43,7 @@ struct intake {
     bool waits; /* is in the waiting list */
 
     enum intake_note note; /* whoever owns it */
+    _Atomic bool coming;   /* its message is posted, or about to be: it cannot expire any more */
     struct body body;
     struct record records[];
 };
