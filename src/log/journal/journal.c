@@ -101,6 +101,15 @@ static struct cursor *find_cursor(struct journal *journal, const char *consumer)
     return found;
 }
 
+static int sync_cursors(struct journal *journal, struct diag *diag)
+{
+    const struct fs *fs = journal->config.fs;
+    int rc = fs->sync_dir(fs, journal->cursor_folder);
+    if (rc)
+        diag_set(diag, rc, "%s: cannot be synced: %s", journal->cursor_folder, strerror(errno));
+    return rc;
+}
+
 int journal_cursor_get(struct journal *journal, const char *consumer, struct cursor **out,
                        struct diag *diag)
 {
@@ -114,6 +123,10 @@ int journal_cursor_get(struct journal *journal, const char *consumer, struct cur
     if (rc)
         return rc;
     int loaded = cursor_load(cursor, journal->config.fs, diag);
+    /* What is seen now was perhaps replaced by a process that ended before it was durable; segments
+     * are let go of by it. */
+    if (loaded == 0)
+        loaded = sync_cursors(journal, diag);
     if (loaded != 0 && loaded != WEIR_NOT_FOUND && loaded != WEIR_CORRUPT) {
         cursor_destroy(cursor);
         return loaded;
@@ -240,12 +253,6 @@ static int open_for_writing(struct journal *journal, const char *const *consumer
     rc = fs_mkdirs(journal->config.fs, journal->cursor_folder);
     if (rc)
         return diag_set(diag, rc, "%s: cannot be made: %s", journal->cursor_folder,
-                        strerror(errno));
-    /* A cursor that is seen now was perhaps replaced by a process that ended before it was durable;
-     * segments are let go of by it. */
-    rc = journal->config.fs->sync_dir(journal->config.fs, journal->cursor_folder);
-    if (rc)
-        return diag_set(diag, rc, "%s: cannot be synced: %s", journal->cursor_folder,
                         strerror(errno));
     for (size_t i = 0; consumers && consumers[i]; i++) {
         struct cursor *cursor;

@@ -432,13 +432,16 @@ int journal_recover(struct journal *journal, struct diag *diag)
     int rc = fs_mkdirs(fs, journal->folder);
     if (rc)
         return failed(diag, rc, journal->folder, "cannot be made");
-    /* What a process before us created or renamed is seen now; from here on it is there to stay. */
-    rc = fs->sync_dir(fs, journal->folder);
-    if (rc)
-        return failed(diag, rc, journal->folder, "cannot be synced");
     rc = segment_folder_read(fs, journal->folder, &folder, diag);
     if (rc)
         return rc;
+    /* What a process before us created or renamed is seen now; from here on it is there to stay. */
+    if (folder.last_number || folder.rewrite_left)
+        rc = fs->sync_dir(fs, journal->folder);
+    if (rc) {
+        failed(diag, rc, journal->folder, "cannot be synced");
+        goto out;
+    }
     journal->next_number = folder.last_number + 1;
     journal->segments = folder.begun; /* now the journal's */
     folder.begun = (struct segment_list){0};

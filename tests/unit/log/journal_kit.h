@@ -194,6 +194,8 @@ struct kit {
     struct kit_ack *acks;
     size_t n_acks, capacity;
     unsigned groups;
+    bool hold;    /* `durable` does not return */
+    bool holding; /* and now waits */
     char reports[16384];
 };
 
@@ -220,6 +222,19 @@ static void kit_durable(void *context, struct body *bodies)
         assert_null(body->encoded);
         mem_free(body);
     }
+    pthread_cond_broadcast(&kit->changed);
+    while (kit->hold) {
+        kit->holding = true;
+        pthread_cond_wait(&kit->changed, &kit->lock);
+    }
+    kit->holding = false;
+    pthread_mutex_unlock(&kit->lock);
+}
+
+static UNUSED_OK void kit_hold(struct kit *kit, bool on)
+{
+    pthread_mutex_lock(&kit->lock);
+    kit->hold = on;
     pthread_cond_broadcast(&kit->changed);
     pthread_mutex_unlock(&kit->lock);
 }

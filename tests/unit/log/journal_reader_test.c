@@ -125,6 +125,23 @@ static void a_waiting_poll_ends_when_records_come_or_it_is_woken(void **state)
     kit_read_fini(&read);
 }
 
+static void a_group_is_told_before_it_can_be_read(void **state)
+{
+    struct kit *kit = *state;
+    struct kit_read read = {0};
+    kit_open(kit);
+    struct log_reader *reader = open_reader(kit, "c");
+    kit_hold(kit, true);
+    assert_int_equal(kit_append(kit, 1, 1, 10), 0);
+    kit_wait_acks(kit, 1); /* synced, told, and `durable` has not returned */
+    expect_idle(reader);
+    assert_int_equal(log_lag(reader), 0);
+    kit_hold(kit, false);
+    kit_poll(reader, 1, &read);
+    log_reader_close(reader);
+    kit_read_fini(&read);
+}
+
 static void a_consumer_has_one_reader(void **state)
 {
     struct kit *kit = *state;
@@ -561,6 +578,7 @@ int main(void)
         TEST(a_batch_has_the_size_that_was_asked_for),
         TEST(units_of_all_sizes_are_read_across_pieces),
         TEST(a_waiting_poll_ends_when_records_come_or_it_is_woken),
+        TEST(a_group_is_told_before_it_can_be_read),
         TEST(a_consumer_has_one_reader),
         TEST(after_a_restart_what_is_not_settled_comes_again),
         TEST(the_cursor_tells_what_is_open),
