@@ -12,7 +12,7 @@ from weir import wait_for
 TWO = """
 version: 1
 streams:
-  events: {id: /id, key: /key, primary: main, sinks: [main, copy], ack_timeout: 500ms}
+  events: {id: /id, key: /key, primary: main, sinks: [main, copy], ack_timeout: 20s}
 sinks:
   main: {kind: sqlite}
   copy: {kind: sqlite, retry_min: 20ms, retry_max: 500ms}
