@@ -19,7 +19,8 @@ static const char *const kinds[] = {
 
 static void put(struct buf *out)
 {
-    fwrite(out->p, 1, out->n, stdout);
+    if (out->n)
+        fwrite(out->p, 1, out->n, stdout);
     buf_fini(out);
 }
 

@@ -156,7 +156,8 @@ static int set_up(struct sqlite_session *session, int *sqlite_rc, struct diag *d
             {"PRAGMA main.synchronous", "2"},
             {"PRAGMA foreign_keys = ON", NULL},
             {"PRAGMA main.cache_size = -16000", NULL},
-            {"PRAGMA main.wal_autocheckpoint = 0", NULL}, /* sqlite_checkpoint instead */
+            {"PRAGMA main.journal_size_limit = 67108864", NULL}, /* after a reader held it long */
+            {"PRAGMA main.wal_autocheckpoint = 0", NULL},        /* sqlite_checkpoint instead */
         };
         for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
             rc = set_pragma(session, settings[i][0], settings[i][1], sqlite_rc, diag);

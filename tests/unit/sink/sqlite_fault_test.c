@@ -1,6 +1,8 @@
 /* A SQLite database that is locked, read-only, full, deleted, replaced, damaged: the sink says so,
  * loses nothing that it called stored, and goes on by itself. */
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -295,6 +297,43 @@ static void a_file_that_goes_during_a_commit_is_not_called_stored(void **state)
     mem_free(path);
 }
 
+/* The log may not grow for ever behind checkpoints that fail. */
+static void checkpoints_that_fail_end_commits(void **state)
+{
+    struct kit *kit = *state;
+    kit_open(kit);
+    char id[16];
+    char *doc = mem_printf("{\"pad\":\"%0200d\"}", 7);
+    for (int i = 0; i < 4000; i++) {
+        snprintf(id, sizeof id, "r%05d", i);
+        kit_add(kit, id, 1, doc);
+    }
+    mem_free(doc);
+    assert_int_equal(kit_write(kit), 0);
+    struct sqlite_session *writer = writer_of(kit);
+    assert_int_equal(
+        sqlite3_wal_checkpoint_v2(writer->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL),
+        SQLITE_OK);
+    kit_put(kit, "z", 1, "{}"); /* in the log; its page lies far back in the database */
+
+    struct rlimit before, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){512 << 10, before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    writer->checkpoint_error = SQLITE_IOERR; /* as after failures while the log grew */
+    writer->wal_frames = 8 * SQLITE_CHECKPOINT_FRAMES;
+    int rc[2] = {try(kit, "y"), try(kit, "y")};
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, handler);
+    for (int i = 0; i < 2; i++)
+        assert_true(rc[i] == WEIR_IO || rc[i] == WEIR_NO_SPACE);
+    assert_non_null(strstr(kit->diag.text, "write-ahead log"));
+    kit_put(kit, "y", 2, "{}");
+    kit_expect(kit, "z", 1, "{}");
+    expect_sound(kit);
+}
+
 static void what_is_no_database_is_refused_at_the_start(void **state)
 {
     struct kit *kit = *state;
@@ -345,6 +384,7 @@ int main(void)
         KIT_TEST(a_replaced_file_waits_for_readers_of_the_old_one),
         KIT_TEST(a_deleted_log_loses_nothing),
         KIT_TEST(a_file_that_goes_during_a_commit_is_not_called_stored),
+        KIT_TEST(checkpoints_that_fail_end_commits),
         KIT_TEST(what_is_no_database_is_refused_at_the_start),
         KIT_TEST(what_a_killed_process_committed_is_read),
     };

@@ -151,8 +151,7 @@ static void strict_and_keyed_tables_will_do(void **state)
     const char *const good[] = {
         "TABLE events(id TEXT PRIMARY KEY, key ANY, version INTEGER, doc TEXT) STRICT",
         "TABLE events(id TEXT PRIMARY KEY, key, version, doc) WITHOUT ROWID",
-        "TABLE events(id CLOB UNIQUE, key TEXT, version BIGINT, doc CHARACTER(2), x INTEGER NOT "
-        "NULL PRIMARY KEY)",
+        "TABLE events(x INTEGER PRIMARY KEY, id CLOB UNIQUE, key TEXT, version BIGINT, doc CHAR)",
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         char *sql = mem_printf("CREATE %s", good[i]);
