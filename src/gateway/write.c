@@ -253,6 +253,13 @@ void write_handle(struct gateway_loop *loop, unsigned index, struct http_request
     }
     /* The body, and what the log makes of it. */
     uint64_t charged = 2 * request->body_bytes;
+    if (charged > gateway->pressure.memory_limit) {
+        problem_set(&problem, 413, "body_too_large",
+                    "the body could never fit into half of limits: memory, %llu bytes",
+                    (unsigned long long)gateway->pressure.memory_limit);
+        reply_problem(loop, request, &problem);
+        return;
+    }
     if (!pressure_charge(&gateway->pressure, charged)) {
         reply_busy(loop, request, PRESSURE_MEMORY);
         return;

@@ -332,7 +332,8 @@ static void test_over_the_budget_is_503_before_parsing(void **state)
     (void)state;
     char body[2048];
     uint64_t before = gateway.pressure.refused[PRESSURE_MEMORY];
-    gateway.pressure.memory_limit = 2000;
+    gateway.pressure.memory_limit = 4000;
+    assert_true(pressure_charge(&gateway.pressure, 2000));
     memset(body, 'x', sizeof(body));
     body[1500] = 0; /* not JSON: nobody looks */
     assert_int_equal(post("", body), 503);
@@ -340,6 +341,10 @@ static void test_over_the_budget_is_503_before_parsing(void **state)
     assert_int_equal(gateway.pressure.refused[PRESSURE_MEMORY], before + 1);
     body[500] = 0;
     assert_int_equal(post("", body), 400);
+    pressure_release(&gateway.pressure, 2000);
+    memset(body, 'x', sizeof(body));
+    body[2001] = 0; /* it could never fit */
+    assert_int_equal(post("", body), 413);
     wait_nothing_charged();
 }
 
