@@ -87,14 +87,17 @@ void http_answer(struct http_request *request, int status, const char *content_t
  * title, and `detail` (UTF-8). */
 void http_answer_problem(struct http_request *request, int status, struct slice extra,
                          const char *detail);
-/* An answer that streams (chunked): begin, any number of writes, end. http_stream_ready says
- * whether the peer keeps up (false: wait for `writable`, which is called on the loop's thread). */
+/* An answer that streams (chunked): begin, any number of writes, end. http_stream_write says
+ * whether the peer keeps up (false: wait for `writable`, which is called on the loop's thread); who
+ * does not wait loses the connection at 16 MiB. */
 void http_stream_begin(struct http_request *request, int status, const char *content_type,
                        struct slice extra);
 bool http_stream_write(struct http_request *request, struct slice bytes);
 void http_stream_end(struct http_request *request);
 void http_stream_on_writable(struct http_request *request, void (*writable)(struct http_request *));
-/* Called (on the loop's thread) when the peer goes away before the answer is complete. */
+/* Called (on the loop's thread; at once if it has happened) when the peer goes away before the
+ * answer is complete. An answer is still due. A peer that only ended its side counts as gone while
+ * an answer streams, not while a whole one is due. */
 void http_on_gone(struct http_request *request, void (*gone)(struct http_request *));
 /* Moves the body's memory to the caller (mem_free): the request keeps no body. */
 char *http_take_body(struct http_request *request);

@@ -105,7 +105,7 @@ static void update_events(struct conn *conn)
         events |= EPOLLIN;
     else if (!conn->peer_ended)
         events |= EPOLLRDHUP; /* who waits without reading still wants to know */
-    if (conn_unsent(conn))
+    if (conn_unsent(conn) && !conn->handshaking)
         events |= EPOLLOUT;
     loop_modify(conn->pool->loop, &conn->io, events);
 }
@@ -123,6 +123,13 @@ static void handshake(struct conn *conn)
     update_events(conn);
 }
 
+/* Input that the transport took from the socket, so that epoll does not tell of it. */
+static bool has_buffered(const struct conn *conn)
+{
+    return conn->open && conn->reading && !conn->eof && conn->transport->buffered &&
+           conn->transport->buffered(conn);
+}
+
 static void ready(struct loop_fd *self, uint32_t events)
 {
     struct conn *conn = (struct conn *)((char *)self - offsetof(struct conn, io));
@@ -138,6 +145,8 @@ static void ready(struct loop_fd *self, uint32_t events)
         /* A hang-up may stand behind bytes that were sent before it. */
         if (events & (EPOLLIN | EPOLLHUP) || conn->want)
             conn->kind->readable(conn);
+        if (has_buffered(conn))
+            conn_touch(conn);
     } else if (events & EPOLLHUP) {
         conn->kind->broken(conn);
     } else if (events & EPOLLRDHUP) {
@@ -325,9 +334,10 @@ static void end_of_turn(struct loop_hook *hook)
             flush(conn);
         if (conn->open)
             conn->kind->flushed(conn);
-        if (conn->open && conn->reading && !conn->eof && conn->transport->buffered &&
-            conn->transport->buffered(conn))
+        if (has_buffered(conn) && !conn->handshaking)
             conn->kind->readable(conn);
+        if (has_buffered(conn))
+            conn_touch(conn);
         if (conn->open && conn->block && conn->start == conn->end && conn->block->refs == 1)
             drop_block(conn);
         conn_unref(conn);

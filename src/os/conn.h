@@ -49,8 +49,9 @@ struct conn_transport {
      * write in order to read, or the other way round, sets conn->want accordingly. */
     ssize_t (*read)(struct conn *conn, void *p, size_t n);
     ssize_t (*write)(struct conn *conn, const void *p, size_t n);
-    int (*handshake)(struct conn *conn);       /* a step: 0 when complete, WEIR_AGAIN, WEIR_NET */
-    void (*shutdown)(struct conn *conn);       /* we write no more */
+    int (*handshake)(struct conn *conn); /* a step, when bytes come: 0 when complete, WEIR_AGAIN,
+                                            WEIR_NET; NULL: there is none */
+    void (*shutdown)(struct conn *conn); /* we write no more */
     bool (*buffered)(const struct conn *conn); /* holds input that epoll does not know of */
     void (*fini)(struct conn *conn);           /* frees conn->transport_state */
 };
