@@ -20,14 +20,15 @@ def value(families, name, **labels):
 def test_metrics_parse_and_count(weir):
     for n in range(30):
         weir.post({"id": f"m{n}"})
+    weir.post([{"id": f"a{n}"} for n in range(12)])
     weir.post(data=b"{")
-    weir.wait_count(30)
+    weir.wait_count(42)
     families = metrics(weir)
     assert all(f.documentation and f.type != "unknown" for f in families.values())
     assert all(name.startswith("weir_") for name in families)
     samples = {sample.name for family in families.values() for sample in family.samples}
-    assert value(families, "weir_accepted_records_total") == 30, sorted(samples)
-    wait_for(lambda: value(metrics(weir), "weir_stored_records_total", sink="main") == 30, "stored is counted")
+    assert value(families, "weir_accepted_records_total") == 42, sorted(samples)
+    wait_for(lambda: value(metrics(weir), "weir_stored_records_total", sink="main") == 42, "stored is counted")
     wait_for(lambda: value(metrics(weir), "weir_lag_records", consumer="main") == 0, "no lag")
     for family in families.values():  # histograms are cumulative and end in +Inf
         if family.type == "histogram":

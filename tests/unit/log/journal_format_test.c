@@ -178,6 +178,18 @@ static void a_unit_of_another_place_is_refused(void **state)
 }
 
 /* A checksum proves that the bytes are those that were written, not that they are sane. */
+/* A file that is used again still holds the groups of its last life. */
+static void a_group_of_another_segment_is_none(void **state)
+{
+    (void)state;
+    char group[1024];
+    struct group_header header, out;
+    make_group(group, 8000, 3, 100, 1, &header);
+    assert_true(group_header_read(group, header.nonce, &out));
+    for (unsigned bit = 0; bit < 64; bit++)
+        assert_false(group_header_read(group, header.nonce ^ UINT64_C(1) << bit, &out));
+}
+
 static void lengths_that_lead_out_of_a_unit_are_refused(void **state)
 {
     (void)state;
@@ -263,6 +275,7 @@ int main(void)
         cmocka_unit_test(no_part_of_a_group_is_one),
         cmocka_unit_test(a_new_header_over_older_units_is_no_group),
         cmocka_unit_test(a_unit_of_another_place_is_refused),
+        cmocka_unit_test(a_group_of_another_segment_is_none),
         cmocka_unit_test(lengths_that_lead_out_of_a_unit_are_refused),
         cmocka_unit_test(a_segment_header_tells_what_the_file_is),
         cmocka_unit_test(what_no_unit_can_hold_is_told_before),

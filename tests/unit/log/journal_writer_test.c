@@ -19,7 +19,8 @@ struct fixture {
     atomic_int keep_out;
     /* headers written; groups written while the header of their segment was not synced */
     atomic_uint headers, headless;
-    struct hook_fs quick; /* for copies */
+    atomic_uint renamed, nameless; /* segments; those whose new name was not synced at once */
+    struct hook_fs quick;          /* for copies */
 };
 
 /* The log thread writes groups behind the header page, in pieces that are no whole step. */
@@ -32,7 +33,11 @@ static int disk(void *context, enum hook_op op, const char *path, uint64_t offse
                 size_t *prefix)
 {
     struct fixture *f = context;
-    static _Thread_local bool wrote_group, wrote_header;
+    static _Thread_local bool wrote_group, wrote_header, gave_name;
+    if (gave_name && op != HOOK_SYNC_DIR)
+        atomic_fetch_add(&f->nameless, 1);
+    gave_name = op == HOOK_RENAME && strstr(path, ".seg");
+    atomic_fetch_add(&f->renamed, gave_name);
     if (op == HOOK_WRITE && strstr(path, ".seg") && offset == 0 &&
         n == sizeof(struct segment_header)) {
         atomic_fetch_add(&f->headers, 1);
@@ -156,6 +161,29 @@ static void a_segment_s_header_is_synced_before_its_first_group_is_written(void 
     kit_fill(&f->kit, 0, 100, 9000);
     assert_true(atomic_load(&f->headers) >= 3);
     assert_int_equal(atomic_load(&f->headless), 0);
+}
+
+/* Files that all have settled are renamed and begun again: a name that is lost takes the segment
+ * with it. */
+static void a_segment_s_new_name_is_synced_before_anything_else(void **state)
+{
+    struct fixture *f = *state;
+    struct kit *kit = &f->kit;
+    struct log_reader *reader;
+    struct kit_read read = {0};
+    kit_open(kit);
+    assert_int_equal(log_reader_open(kit->log, "c", &reader, &kit->diag), 0);
+    for (unsigned i = 0; atomic_load(&f->renamed) < 3; i++) {
+        kit_fill(kit, i * 28, 28, 9000);
+        kit_poll(reader, 28, &read);
+        for (uint32_t partition = 0; partition < 4; partition++)
+            log_settle(reader, partition, read.offsets[read.n - 1]);
+        kit_until(kit_count_segments(kit) <= 4);
+    }
+    log_reader_close(reader);
+    kit_close(kit);
+    assert_int_equal(atomic_load(&f->nameless), 0);
+    kit_read_fini(&read);
 }
 
 /* --- groups --------------------------------------------------------------------------------------
@@ -475,6 +503,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_segment_s_header_is_synced_before_its_first_group_is_written),
+        TEST(a_segment_s_new_name_is_synced_before_anything_else),
         TEST(the_next_group_gathers_while_a_sync_is_in_flight),
         TEST(what_nobody_waits_for_waits_for_what_somebody_does),
         TEST(what_nobody_waits_for_goes_out_by_itself),
