@@ -47,7 +47,7 @@ def test_scopes(gateway):
 def test_beyond_loopback_needs_tokens_or_the_words(gateway):
     weir = gateway(start=False)
     for address in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0"):
-        done = weir.run("serve", "--data", weir.data, "--listen", address)
+        done = weir.run("serve", "--data", weir.data, "--listen", address, timeout=20)
         assert done.returncode == 2, address
         assert "tokens" in done.stderr and "insecure: true" in done.stderr
 

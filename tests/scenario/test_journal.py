@@ -61,12 +61,15 @@ sinks: {main: {kind: sqlite}}
 def test_verify_and_dump(gateway):
     weir = gateway()
     docs = [{"id": f"d{n}", "t": "é"} for n in range(50)]
-    for doc in docs:
-        weir.post(doc)
+    answers = [weir.post(doc).json() for doc in docs]
+    more = [{"id": f"e{n}"} for n in range(20)]
+    answers += weir.post(more).json()["records"]
     weir.stop()
     assert weir.run("journal", "verify", weir.data, check=0).stdout
     dumped = [json.loads(line) for line in weir.run("journal", "dump", weir.data, check=0).stdout.splitlines()]
-    assert [d["id"] for d in dumped] == [d["id"] for d in docs]
+    assert [d["id"] for d in dumped] == [d["id"] for d in docs + more]
+    assert [(d["id"], d["version"], d["position"]) for d in dumped] == \
+        [(a["id"], a["version"], a["position"]) for a in answers]  # what was answered is where it lies
     assert all(d["version"] and d["position"] for d in dumped)
 
 

@@ -99,6 +99,22 @@ static void test_one_object(void **state)
     assert_int_equal(ingest_log_bytes(ingest), 3 + 3 + got.records[0].doc.n);
 }
 
+/* Order by key holds within a partition only. */
+static void test_one_key_is_one_partition(void **state)
+{
+    (void)state;
+    unsigned others = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        char body[80];
+        int n = snprintf(body, sizeof(body), "{\"order_no\":\"o-%u\",\"user\":{\"id\":\"u7\"}}", i);
+        assert_int_equal(parse_with(&strict, INGEST_JSON, (struct slice){body, (size_t)n}, NULL),
+                         0);
+        assert_int_equal(got.records[0].partition, hash64("u7", 2) % 7);
+        others += hash64(got.records[0].id.p, got.records[0].id.n) % 7 != hash64("u7", 2) % 7;
+    }
+    assert_true(others > 0);
+}
+
 static void test_array(void **state)
 {
     (void)state;
@@ -370,6 +386,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_object),
+        cmocka_unit_test(test_one_key_is_one_partition),
         cmocka_unit_test(test_array),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_nothing_in_it),

@@ -12,9 +12,11 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "gateway/meta.h"
+#include "gateway/state.h"
 
 static char folder[] = "/tmp/weir-meta-XXXXXX";
 static char data[64], meta_path[80];
@@ -222,6 +224,32 @@ static int start(void **state)
     return mkdir(data, 0700);
 }
 
+/* Versions above the ceiling on disk would come again after a restart with another clock. */
+static void test_no_version_is_given_above_what_meta_holds(void **state)
+{
+    (void)state;
+    struct gateway *gateway = mem_zalloc(sizeof(*gateway));
+    char nowhere[] = "/tmp/weir-meta-is-not/here";
+    struct config config = {.data = nowhere};
+    struct diag diag = {0};
+    uint64_t version;
+    gateway->config = &config;
+    gateway->fs = fs_posix();
+    version_init(&gateway->versions, 7);
+    gateway->meta.version_ceiling = 7;
+    assert_true(housekeep_versions(gateway, &diag) != 0);
+    assert_true(gateway->meta.version_ceiling == 7);
+    assert_int_equal(version_take(&gateway->versions, clock_wall_ms(), 1, &version),
+                     WEIR_UNAVAILABLE);
+    config.data = data;
+    gateway->meta.partitions = 1;
+    assert_int_equal(housekeep_versions(gateway, &diag), 0);
+    assert_int_equal(version_take(&gateway->versions, clock_wall_ms(), 1, &version), 0);
+    assert_true(version > 7 && version <= gateway->meta.version_ceiling);
+    meta_fini(&gateway->meta);
+    mem_free(gateway);
+}
+
 static int end(void **state)
 {
     char lock[80];
@@ -243,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_a_newer_format_is_refused_whatever_follows),
         cmocka_unit_test(test_one_process_holds_the_data),
         cmocka_unit_test(test_the_directory_is_made),
+        cmocka_unit_test(test_no_version_is_given_above_what_meta_holds),
     };
     return cmocka_run_group_tests(tests, start, end);
 }

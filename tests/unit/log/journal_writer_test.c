@@ -19,8 +19,9 @@ struct fixture {
     atomic_int keep_out;
     /* headers written; groups written while the header of their segment was not synced */
     atomic_uint headers, headless;
-    atomic_uint renamed, nameless; /* segments; those whose new name was not synced at once */
-    struct hook_fs quick;          /* for copies */
+    /* segments renamed; those renamed or made whose name was not synced before anything else */
+    atomic_uint renamed, nameless;
+    struct hook_fs quick; /* for copies */
 };
 
 /* The log thread writes groups behind the header page, in pieces that are no whole step. */
@@ -33,7 +34,11 @@ static int disk(void *context, enum hook_op op, const char *path, uint64_t offse
                 size_t *prefix)
 {
     struct fixture *f = context;
-    static _Thread_local bool wrote_group, wrote_header, gave_name;
+    static _Thread_local bool wrote_group, wrote_header, gave_name, made;
+    if (op == HOOK_OPEN && strstr(path, ".seg") && access(path, F_OK) != 0)
+        made = true;
+    else if (op == HOOK_SYNC_DIR)
+        made = false;
     if (gave_name && op != HOOK_SYNC_DIR)
         atomic_fetch_add(&f->nameless, 1);
     gave_name = op == HOOK_RENAME && strstr(path, ".seg");
@@ -41,6 +46,7 @@ static int disk(void *context, enum hook_op op, const char *path, uint64_t offse
     if (op == HOOK_WRITE && strstr(path, ".seg") && offset == 0 &&
         n == sizeof(struct segment_header)) {
         atomic_fetch_add(&f->headers, 1);
+        atomic_fetch_add(&f->nameless, made);
         wrote_header = true;
     } else if (op == HOOK_SYNC) {
         wrote_header = false; /* a thread syncs what it wrote before it writes elsewhere */
