@@ -182,14 +182,17 @@ void admin_repair(struct gateway_loop *loop, struct http_request *request, struc
                   struct slice stream)
 {
     struct gateway *gateway = loop->gateway;
-    struct problem problem;
+    struct problem problem = {0};
     size_t i = find_sink(gateway, sink, &problem), s = 0;
     while (s < gateway->n_streams && !slice_is(stream, gateway->streams[s].config->name))
         s++;
-    if (i < gateway->n_sinks && s == gateway->n_streams)
+    if (problem.status == 0 && s == gateway->n_streams)
         problem_set(&problem, 404, "no_such_stream", "there is no stream %.*s",
                     (int)(stream.n < 100 ? stream.n : 100), stream.p);
-    if (i == gateway->n_sinks || s == gateway->n_streams) {
+    else if (problem.status == 0 && !(gateway->streams[s].config->sinks >> i & 1))
+        problem_set(&problem, 404, "no_such_stream", "stream %s does not go to sink %s",
+                    gateway->streams[s].config->name, gateway->sinks[i].config->name);
+    if (problem.status) {
         reply_problem(loop, request, &problem);
         return;
     }

@@ -153,7 +153,9 @@ void sqlite_finalize_all(struct sqlite_session *session);
 char *sqlite_statement_sql(const struct sqlite_sink *sink, const struct sqlite_table *table,
                            enum sqlite_statement which, bool attributes);
 /* The index in sink->tables; streams that the sink does not serve are a programmer's error. */
-size_t sqlite_table_of(const struct sqlite_sink *sink, uint32_t stream);
+/* The place of a stream's table. False: the sink serves no such stream (it did, perhaps, when the
+ * record became a dead letter). */
+bool sqlite_table_of(const struct sqlite_sink *sink, uint32_t stream, size_t *out);
 
 /* sqlite_write.c and sqlite_read.c: the functions of the ops */
 int sqlite_write(struct sink_session *session, const struct batch *batch,

@@ -179,6 +179,20 @@ static int make_directory(const struct sqlite_sink *sink, struct diag *diag)
                     "%s: the directory cannot be created: %s", sink->directory, strerror(errno));
 }
 
+/* Creates the file, so that only its owner can read it, as with all that weir keeps; SQLite would
+ * ask the umask. The write-ahead log and the shared memory take the mode of the database. */
+static int make_file(const struct sqlite_sink *sink, struct diag *diag)
+{
+    struct fs_file *file;
+    int rc = fs_open(sink->fs, sink->path, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &file);
+    if (rc == 0)
+        fs_close(file); /* nobody has a lock on it yet that a close would take away */
+    if (rc == 0 || rc == WEIR_EXISTS)
+        return 0;
+    return diag_set(diag, rc == WEIR_NO_SPACE ? WEIR_NO_SPACE : WEIR_UNAVAILABLE,
+                    "%s: cannot be created: %s", sink->path, strerror(errno));
+}
+
 /* Opens the file at the path; busy and opening are held. */
 static int connect_locked(struct sqlite_session *session, struct diag *diag)
 {
@@ -200,7 +214,7 @@ static int connect_locked(struct sqlite_session *session, struct diag *diag)
                         sink->path);
     }
     session->may_create = false;
-    if (missing && (rc = make_directory(sink, diag)) != 0)
+    if (missing && ((rc = make_directory(sink, diag)) != 0 || (rc = make_file(sink, diag)) != 0))
         return rc;
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
                 (writable ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY);

@@ -13,6 +13,20 @@ static int failed(struct sqlite_session *session, int sqlite_rc, const char *doi
     return sqlite_error(session->sink, session->db, sqlite_rc, doing, diag);
 }
 
+/* Enters the session and finds a statement of the stream's table; at 0 sqlite_leave is due. */
+static int enter(struct sqlite_session *session, uint32_t stream, enum sqlite_statement which,
+                 sqlite3_stmt **out, struct diag *diag)
+{
+    size_t table;
+    if (!sqlite_table_of(session->sink, stream, &table))
+        return diag_set(diag, WEIR_INVALID, "%s: the stream does not go to this sink",
+                        session->sink->path);
+    int rc = sqlite_enter(session, diag);
+    if (rc == 0)
+        *out = session->tables[table].statements[which];
+    return rc;
+}
+
 /* Bytes of a column as they lie there. */
 static struct slice column(sqlite3_stmt *statement, int i)
 {
@@ -25,11 +39,10 @@ int sqlite_read(struct sink_session *base, uint32_t stream, struct slice id, str
                 struct diag *diag)
 {
     struct sqlite_session *session = (struct sqlite_session *)base;
-    int rc = sqlite_enter(session, diag);
+    sqlite3_stmt *statement;
+    int rc = enter(session, stream, STATEMENT_READ, &statement, diag);
     if (rc)
         return rc;
-    sqlite3_stmt *statement =
-        session->tables[sqlite_table_of(session->sink, stream)].statements[STATEMENT_READ];
     sqlite3_bind_text64(statement, 1, id.p, id.n, SQLITE_STATIC, SQLITE_UTF8);
     int sqlite_rc = sqlite3_step(statement);
     if (sqlite_rc == SQLITE_ROW) {
@@ -57,11 +70,10 @@ int sqlite_read(struct sink_session *base, uint32_t stream, struct slice id, str
 static int read_piece(struct sqlite_session *session, uint32_t stream, struct slice after,
                       size_t *out_n, bool *last, struct diag *diag)
 {
-    int rc = sqlite_enter(session, diag);
+    sqlite3_stmt *statement;
+    int rc = enter(session, stream, STATEMENT_SCAN, &statement, diag);
     if (rc)
         return rc;
-    sqlite3_stmt *statement =
-        session->tables[sqlite_table_of(session->sink, stream)].statements[STATEMENT_SCAN];
     /* Ids are not empty: all of them are greater than "". */
     sqlite3_bind_text64(statement, 1, after.p ? after.p : "", after.n, SQLITE_STATIC, SQLITE_UTF8);
     buf_clear(&session->piece_bytes);
@@ -127,11 +139,10 @@ int sqlite_scan(struct sink_session *base, uint32_t stream, struct slice after,
 int sqlite_count(struct sink_session *base, uint32_t stream, uint64_t *out, struct diag *diag)
 {
     struct sqlite_session *session = (struct sqlite_session *)base;
-    int rc = sqlite_enter(session, diag);
+    sqlite3_stmt *statement;
+    int rc = enter(session, stream, STATEMENT_COUNT, &statement, diag);
     if (rc)
         return rc;
-    sqlite3_stmt *statement =
-        session->tables[sqlite_table_of(session->sink, stream)].statements[STATEMENT_COUNT];
     int sqlite_rc = sqlite3_step(statement);
     if (sqlite_rc == SQLITE_ROW)
         *out = (uint64_t)sqlite3_column_int64(statement, 0);
@@ -145,11 +156,10 @@ int sqlite_count(struct sink_session *base, uint32_t stream, uint64_t *out, stru
 int sqlite_remove(struct sink_session *base, uint32_t stream, struct slice id, struct diag *diag)
 {
     struct sqlite_session *session = (struct sqlite_session *)base;
-    int rc = sqlite_enter(session, diag);
+    sqlite3_stmt *statement;
+    int rc = enter(session, stream, STATEMENT_REMOVE, &statement, diag);
     if (rc)
         return rc;
-    sqlite3_stmt *statement =
-        session->tables[sqlite_table_of(session->sink, stream)].statements[STATEMENT_REMOVE];
     sqlite3_bind_text64(statement, 1, id.p, id.n, SQLITE_STATIC, SQLITE_UTF8);
     int sqlite_rc = sqlite3_step(statement);
     if (sqlite_rc != SQLITE_DONE)

@@ -398,11 +398,13 @@ void sqlite_finalize_all(struct sqlite_session *session)
     }
 }
 
-size_t sqlite_table_of(const struct sqlite_sink *sink, uint32_t stream)
+bool sqlite_table_of(const struct sqlite_sink *sink, uint32_t stream, size_t *out)
 {
-    size_t i = 0;
-    while (i < sink->n_tables && sink->tables[i].stream != stream)
-        i++;
-    assert(i < sink->n_tables);
-    return i;
+    for (size_t i = 0; i < sink->n_tables; i++) {
+        if (sink->tables[i].stream == stream) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
 }

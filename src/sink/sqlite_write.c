@@ -121,7 +121,12 @@ static enum step write_row(struct writing *w, size_t i)
 {
     struct sqlite_session *session = w->session;
     const struct record *record = &w->batch->records[i];
-    size_t table = sqlite_table_of(session->sink, record->stream);
+    size_t table;
+    if (!sqlite_table_of(session->sink, record->stream, &table)) {
+        sink_result_set(&w->results[i], OUTCOME_REFUSED,
+                        "the record's stream does not go to this sink");
+        return STEP_REFUSED;
+    }
     int rc = upsert(w, table, record);
     if (rc == SQLITE_OK) {
         if (sqlite3_changes(session->db) > 0)

@@ -232,6 +232,38 @@ static void read_only_creates_nothing(void **state)
     assert_int_equal(access(kit_path(kit, "main.db"), F_OK), -1);
 }
 
+static unsigned mode_of(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? st.st_mode & 0777 : 0;
+}
+
+static void only_its_owner_can_read_what_it_makes(void **state)
+{
+    struct kit *kit = *state;
+    mode_t before = umask(0);
+    kit_open(kit);
+    kit_put(kit, "a", 1, "{}");
+    umask(before);
+    assert_int_equal(mode_of(kit_path(kit, "main.db")), 0600);
+    assert_int_equal(mode_of(kit_path(kit, "main.db-wal")), 0600);
+    assert_int_equal(mode_of(kit_path(kit, "main.db-shm")), 0600);
+}
+
+/* Who gave a group the right to read keeps it. */
+static void the_mode_of_a_file_that_is_there_stays(void **state)
+{
+    struct kit *kit = *state;
+    kit_open(kit);
+    kit_put(kit, "a", 1, "{}");
+    kit_close(kit);
+    assert_int_equal(chmod(kit_path(kit, "main.db"), 0660), 0);
+    kit_open(kit);
+    kit_put(kit, "b", 2, "{}");
+    assert_int_equal(mode_of(kit_path(kit, "main.db")), 0660);
+    assert_int_equal(mode_of(kit_path(kit, "main.db-wal")), 0660);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +277,8 @@ int main(void)
         KIT_TEST(a_template_names_the_tables),
         KIT_TEST(a_stream_that_is_added_gets_its_table),
         KIT_TEST(read_only_creates_nothing),
+        KIT_TEST(only_its_owner_can_read_what_it_makes),
+        KIT_TEST(the_mode_of_a_file_that_is_there_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,6 +223,29 @@ static void streams_have_tables_of_their_own(void **state)
     assert_true(slice_is(row.doc, "{\"s\":7}"));
 }
 
+/* Such as a dead letter of a stream that went to it once. */
+static void a_stream_that_does_not_go_to_it_is_refused(void **state)
+{
+    struct kit *kit = *state;
+    struct sink_row row;
+    uint64_t n;
+    kit_open(kit);
+    kit_add(kit, "a", 1, "{}");
+    kit_add_slices(kit, 5, SLICE_LIT("b"), SLICE_LIT("k"), 1, SLICE_LIT("{}"), (struct slice){0});
+    kit_add(kit, "c", 1, "{}");
+    assert_int_equal(kit_write(kit), 0);
+    assert_int_equal(kit->results[0].outcome, OUTCOME_STORED);
+    assert_int_equal(kit->results[1].outcome, OUTCOME_REFUSED);
+    assert_non_null(strstr(kit->results[1].reason, "stream"));
+    assert_int_equal(kit->results[2].outcome, OUTCOME_STORED);
+    assert_int_equal(kit->sink->ops->read(kit->reader, 5, SLICE_LIT("b"), &row, &kit->diag),
+                     WEIR_INVALID);
+    assert_int_equal(kit->sink->ops->count(kit->reader, 5, &n, &kit->diag), WEIR_INVALID);
+    assert_int_equal(kit->sink->ops->remove(kit->writer, 5, SLICE_LIT("b"), &kit->diag),
+                     WEIR_INVALID);
+    assert_int_equal(kit_count(kit), 2);
+}
+
 static void rows_of_an_owner_without_versions_are_replaced(void **state)
 {
     struct kit *kit = *state;
@@ -272,6 +295,7 @@ int main(void)
         KIT_TEST(every_record_rolls_back),
         KIT_TEST(a_commit_that_is_refused_names_no_row),
         KIT_TEST(streams_have_tables_of_their_own),
+        KIT_TEST(a_stream_that_does_not_go_to_it_is_refused),
         KIT_TEST(rows_of_an_owner_without_versions_are_replaced),
         KIT_TEST(a_table_that_loses_a_column_refuses_no_record),
         KIT_TEST(a_table_that_was_dropped_comes_back),
