@@ -149,6 +149,22 @@ static uint64_t feeds_of(const struct consumer *c, uint32_t stream)
     return stream < c->delivery->n_stream_names ? c->stream_feeds[stream] : 0;
 }
 
+/* A record that none of our sinks gets: most are other sinks', but some had one when they came. */
+static void pass_over(struct consumer *c, uint32_t stream)
+{
+    struct delivery *d = c->delivery;
+    c->settled_now++;
+    uint32_t place = stream < d->n_stream_names ? stream : d->n_stream_names;
+    if (!c->gone_untold[place])
+        return;
+    c->gone_untold[place] = false;
+    const char *name = place < d->n_stream_names ? d->stream_names[place] : NULL;
+    delivery_report(d,
+                    "consumer %s: the log holds records of stream %s, which is not in the "
+                    "configuration; they are passed over and reach no sink",
+                    c->name, name ? name : "(unknown)");
+}
+
 static void hand_out(struct consumer *c)
 {
     for (size_t i = 0; i < c->polled.n; i++) {
@@ -159,7 +175,7 @@ static void hand_out(struct consumer *c)
         unsigned n = (unsigned)__builtin_popcountll(feeds);
         uint64_t place = watermark_add(&partition->mark, record->offset, n);
         if (!n) {
-            c->settled_now++;
+            pass_over(c, record->stream);
             continue;
         }
         uint32_t slot = window_add(&c->window, record, c->polled.chunks[i], n);
@@ -335,6 +351,11 @@ struct consumer *consumer_create(struct delivery *d, const struct delivery_consu
     c->n_feeds = config->n_sinks;
     c->feeds = mem_zalloc(c->n_feeds * sizeof(*c->feeds));
     c->stream_feeds = mem_zalloc(d->n_stream_names * sizeof(*c->stream_feeds));
+    c->gone_untold = mem_alloc((d->n_stream_names + 1) * sizeof(*c->gone_untold));
+    memset(c->gone_untold, true, (d->n_stream_names + 1) * sizeof(*c->gone_untold));
+    for (size_t s = 0; s < d->config.n_streams; s++)
+        if (d->config.streams[s].sinks)
+            c->gone_untold[d->config.streams[s].number] = false;
     for (size_t i = 0; i < c->n_feeds; i++) {
         feed_init(&c->feeds[i], c, config->sinks[i]);
         for (size_t s = 0; s < d->config.n_streams; s++)
@@ -363,6 +384,7 @@ void consumer_destroy(struct consumer *c)
     mem_free(c->partitions);
     mem_free(c->feeds);
     mem_free(c->stream_feeds);
+    mem_free(c->gone_untold);
     mem_free(c->list);
     mem_free(c->name);
     delivery_unref(c->delivery);

@@ -42,7 +42,8 @@ struct delivery_consumer {
 struct delivery_stream {
     uint32_t number;
     const char *name;
-    uint64_t sinks; /* bit i: goes to delivery_config.sinks[i] */
+    uint64_t sinks; /* bit i: goes to delivery_config.sinks[i]; 0: is not configured any more, but
+                       the log may hold records of it */
 };
 
 /* What became of one record at one sink; given in lists, one list per sink call. */

@@ -133,6 +133,8 @@ struct consumer {
     struct feed *feeds;
     size_t n_feeds;
     uint64_t *stream_feeds; /* by stream number: bit i: feeds[i] */
+    bool *gone_untold;      /* by stream number, its thread's: goes to no sink, and nobody was told;
+                               the last place is for numbers that nobody knows */
     struct log_reader *reader;
     pthread_t thread;
     bool started;

@@ -36,6 +36,31 @@ static void on_report(void *context, const char *text)
 
 /* ---- start ---- */
 
+/* A log without META: its records name their streams by numbers that only META knows. META is
+ * written before the log is begun, so it was there. */
+static int refuse_lost_meta(struct gateway *gateway, struct diag *diag)
+{
+    const struct config *config = gateway->config;
+    struct log_config look = {
+        .fs = gateway->fs,
+        .data = config->data,
+        .partitions = config->log.partitions,
+        .segment_bytes = config->log.segment_bytes,
+        .max_bytes = config->log.max_bytes,
+        .ring = RING_SLOTS,
+        .read_only = true,
+    };
+    struct log *log;
+    int err = log_open(config->log.kind, &look, &log, diag);
+    if (err)
+        return err == WEIR_NOT_FOUND ? 0 : err;
+    log_close(log);
+    return diag_set(diag, WEIR_CORRUPT,
+                    "%s holds a log and no META, without which nobody knows the streams of its "
+                    "records: put META back from a copy, or use another data directory",
+                    config->data);
+}
+
 static int open_data(struct gateway *gateway, struct diag *diag)
 {
     const struct config *config = gateway->config;
@@ -44,6 +69,9 @@ static int open_data(struct gateway *gateway, struct diag *diag)
         return err;
     err = meta_read(gateway->fs, config->data, &gateway->meta, diag);
     if (err == WEIR_NOT_FOUND) {
+        err = refuse_lost_meta(gateway, diag);
+        if (err)
+            return err;
         gateway->meta = (struct meta){.partitions = config->log.partitions};
     } else if (err) {
         return err;
@@ -147,7 +175,7 @@ static int start_delivery(struct gateway *gateway, struct diag *diag)
     size_t n = config->n_sinks;
     struct delivery_sink *sinks = mem_zalloc(n * sizeof(*sinks));
     struct delivery_consumer *consumers = mem_zalloc(n * sizeof(*consumers));
-    struct delivery_stream *streams = mem_zalloc(config->n_streams * sizeof(*streams));
+    struct delivery_stream *streams = mem_zalloc(gateway->meta.n_streams * sizeof(*streams));
     unsigned *feeds = mem_zalloc(n * sizeof(*feeds));
     for (size_t i = 0; i < n; i++) {
         const struct config_sink *sink = &config->sinks[i];
@@ -168,10 +196,11 @@ static int start_delivery(struct gateway *gateway, struct diag *diag)
         consumers[i] =
             (struct delivery_consumer){.name = sink->name, .sinks = &feeds[i], .n_sinks = 1};
     }
+    /* All that ever were: the log may hold records of one that is not configured any more. */
+    for (uint32_t i = 0; i < gateway->meta.n_streams; i++)
+        streams[i] = (struct delivery_stream){.number = i, .name = gateway->meta.streams[i]};
     for (size_t i = 0; i < config->n_streams; i++)
-        streams[i] = (struct delivery_stream){.number = gateway->streams[i].ingest.number,
-                                              .name = config->streams[i].name,
-                                              .sinks = config->streams[i].sinks};
+        streams[gateway->streams[i].ingest.number].sinks = config->streams[i].sinks;
     struct delivery_config start = {
         .log = gateway->log,
         .fs = gateway->fs,
@@ -182,7 +211,7 @@ static int start_delivery(struct gateway *gateway, struct diag *diag)
         .consumers = consumers,
         .n_consumers = n,
         .streams = streams,
-        .n_streams = config->n_streams,
+        .n_streams = gateway->meta.n_streams,
         .dead_max_bytes = config->limits.dead_bytes,
         .inflight_bytes = INFLIGHT_BYTES,
         .events = {.context = gateway, .settled = intake_settled, .report = on_report},
