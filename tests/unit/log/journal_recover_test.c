@@ -320,6 +320,85 @@ static void a_crash_while_the_first_segment_is_made(void **state)
     fail_msg("opening never got through");
 }
 
+/* --- the order of operations while opening: what a power cut at a bad moment would show
+ * ----------- */
+
+static atomic_uint draft_renames, early_writes, cursor_syncs, early_unlinks;
+
+static int watch_order(void *context, enum hook_op op, const char *path, uint64_t offset, size_t n,
+                       size_t *prefix)
+{
+    static _Thread_local bool unsynced;
+    (void)context;
+    (void)offset;
+    (void)n;
+    (void)prefix;
+    bool draft = strstr(path, "rewrite.tmp") != NULL;
+    if (op == HOOK_RENAME && draft) {
+        atomic_fetch_add(&draft_renames, 1);
+        unsynced = true;
+    } else if (op == HOOK_SYNC_DIR && strstr(path, "/journal")) {
+        unsynced = false;
+    } else if (op == HOOK_WRITE && draft && unsynced) {
+        atomic_fetch_add(&early_writes, 1);
+    } else if (op == HOOK_SYNC_DIR && strstr(path, "/cursors")) {
+        atomic_fetch_add(&cursor_syncs, 1);
+    } else if (op == HOOK_UNLINK && strstr(path, ".seg") && atomic_load(&cursor_syncs) == 0) {
+        atomic_fetch_add(&early_unlinks, 1);
+    }
+    return 0;
+}
+
+/* A file that waited as a segment is written only when its new name is durable. */
+static void a_spare_file_is_renamed_for_good_before_it_is_written(void **state)
+{
+    struct image *image = *state;
+    kit_open(&image->kit);
+    kit_until(kit_count_segments(&image->kit) == 2);
+    kit_fill(&image->kit, 0, GROUPS, 50);
+    kit_copy(image->kit.dir, image->dir);
+    kit_close(&image->kit);
+    kit_restore(&image->kit, image->dir);
+    atomic_store(&draft_renames, 0);
+    atomic_store(&early_writes, 0);
+    image->hook.before = watch_order;
+    kit_open(&image->kit);
+    expect_records(image, GROUPS);
+    assert_int_equal(atomic_load(&draft_renames), 1);
+    assert_int_equal(atomic_load(&early_writes), 0);
+}
+
+/* A cursor that is seen may not be durable; segments go only by one that is. */
+static void a_cursor_is_durable_before_segments_go_by_it(void **state)
+{
+    struct image *image = *state;
+    static const char *const consumers[] = {"c", NULL};
+    struct log_reader *reader;
+    struct kit_read read = {0};
+    image->kit.config.consumers = consumers;
+    kit_open(&image->kit);
+    kit_fill(&image->kit, 0, 30, 8000);
+    assert_int_equal(log_reader_open(image->kit.log, "c", &reader, &image->kit.diag), 0);
+    kit_poll(reader, 30, &read);
+    kit_copy(image->kit.dir, image->dir); /* all segments are there */
+    for (size_t i = 0; i < 30; i++)
+        log_settle(reader, (uint32_t)(read.ids[i] % 4), read.offsets[i]);
+    log_reader_close(reader);
+    char from[128], to[128];
+    snprintf(from, sizeof from, "%s/cursors", image->kit.dir);
+    snprintf(to, sizeof to, "%s/cursors", image->dir);
+    kit_copy(from, to);
+    kit_close(&image->kit);
+    kit_restore(&image->kit, image->dir);
+    atomic_store(&cursor_syncs, 0);
+    atomic_store(&early_unlinks, 0);
+    image->hook.before = watch_order;
+    kit_open(&image->kit);
+    kit_until(kit_count_segments(&image->kit) <= 4); /* they went */
+    assert_int_equal(atomic_load(&early_unlinks), 0);
+    kit_read_fini(&read);
+}
+
 /* --- further back -------------------------------------------------------------------------------
  */
 
@@ -471,6 +550,8 @@ int main(void)
         TEST(a_newer_format_is_refused),
         TEST(a_crash_while_the_tail_is_written_again),
         TEST(a_crash_while_the_first_segment_is_made),
+        TEST(a_spare_file_is_renamed_for_good_before_it_is_written),
+        TEST(a_cursor_is_durable_before_segments_go_by_it),
         TEST(damage_further_back_stops_only_its_reader),
         TEST(a_zeroed_header_further_back_stops_only_its_reader),
         TEST(a_segment_that_is_missing_stops_only_its_reader),

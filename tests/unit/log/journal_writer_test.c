@@ -22,6 +22,9 @@ struct fixture {
     /* segments renamed; those renamed or made whose name was not synced before anything else */
     atomic_uint renamed, nameless;
     struct hook_fs quick; /* for copies */
+    /* guarded by lock: the keeper's syncs of the first segment wait, then fail */
+    bool hold_fill;
+    unsigned filling;
 };
 
 /* The log thread writes groups behind the header page, in pieces that are no whole step. */
@@ -494,6 +497,51 @@ static void refused_until_a_segment_comes(struct fixture *f, int keep_out, unsig
     expect_acknowledged_only(f);
 }
 
+static int hold_fill(void *context, enum hook_op op, const char *path, uint64_t offset, size_t n,
+                     size_t *prefix)
+{
+    struct fixture *f = context;
+    static _Thread_local bool filling;
+    if (op == HOOK_WRITE && strstr(path, "0000000001.seg") && n >= 65536 && offset > 0)
+        filling = true;
+    if (op != HOOK_SYNC || !filling)
+        return disk(context, op, path, offset, n, prefix);
+    filling = false;
+    pthread_mutex_lock(&f->lock);
+    f->filling++;
+    pthread_cond_broadcast(&f->changed);
+    while (f->hold_fill)
+        pthread_cond_wait(&f->changed, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+    return EIO;
+}
+
+/* The keeper writes the first segment through while groups are written to it. When its sync fails,
+ * the group's bytes may be what did not reach the disk, although the group's own sync succeeds. */
+static void a_failed_sync_of_the_same_file_fails_the_group_too(void **state)
+{
+    struct fixture *f = *state;
+    struct kit *kit = &f->kit;
+    kit->config.segment_bytes = 4 << 20;
+    f->hook.before = hold_fill;
+    f->hold_fill = true;
+    kit_open(kit);
+    pthread_mutex_lock(&f->lock);
+    while (f->filling == 0)
+        pthread_cond_wait(&f->changed, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+    assert_int_equal(kit_append(kit, 0, 1, 100), 0);
+    unsigned polls = 0; /* time in which a wrong acknowledgement would show */
+    kit_until(atomic_load(&f->syncs) == 1 && ++polls == 20);
+    pthread_mutex_lock(&f->lock);
+    f->hold_fill = false;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    kit_wait_acks(kit, 1);
+    assert_int_equal(kit->acks[0].status, WEIR_UNKNOWN);
+    assert_int_equal(kit_append(kit, 1, 1, 100), WEIR_POISONED);
+}
+
 static void without_a_next_segment_nothing_is_taken_and_it_goes_on_by_itself(void **state)
 {
     refused_until_a_segment_comes(*state, 1, 14); /* two segments of 256 KiB are there */
@@ -522,6 +570,7 @@ int main(void)
         TEST(without_space_nothing_is_taken_and_it_goes_on_by_itself),
         TEST(a_failed_write_is_never_read_later),
         TEST(after_a_failed_sync_nothing_is_acknowledged_until_restart),
+        TEST(a_failed_sync_of_the_same_file_fails_the_group_too),
         TEST(without_a_next_segment_nothing_is_taken_and_it_goes_on_by_itself),
         TEST(a_segment_that_cannot_be_begun_is_tried_again),
     };
