@@ -17,10 +17,6 @@ struct fixture {
     atomic_uint writes, syncs; /* of group data */
     /* new segments: 1: cannot be written through, 2: cannot be begun; no space */
     atomic_int keep_out;
-    /* headers written; groups written while the header of their segment was not synced */
-    atomic_uint headers, headless;
-    /* segments renamed; those renamed or made whose name was not synced before anything else */
-    atomic_uint renamed, nameless;
     struct hook_fs quick; /* for copies */
     /* guarded by lock: the keeper's syncs of the first segment wait, then fail */
     bool hold_fill;
@@ -37,25 +33,7 @@ static int disk(void *context, enum hook_op op, const char *path, uint64_t offse
                 size_t *prefix)
 {
     struct fixture *f = context;
-    static _Thread_local bool wrote_group, wrote_header, gave_name, made;
-    if (op == HOOK_OPEN && strstr(path, ".seg") && access(path, F_OK) != 0)
-        made = true;
-    else if (op == HOOK_SYNC_DIR)
-        made = false;
-    if (gave_name && op != HOOK_SYNC_DIR)
-        atomic_fetch_add(&f->nameless, 1);
-    gave_name = op == HOOK_RENAME && strstr(path, ".seg");
-    atomic_fetch_add(&f->renamed, gave_name);
-    if (op == HOOK_WRITE && strstr(path, ".seg") && offset == 0 &&
-        n == sizeof(struct segment_header)) {
-        atomic_fetch_add(&f->headers, 1);
-        atomic_fetch_add(&f->nameless, made);
-        wrote_header = true;
-    } else if (op == HOOK_SYNC) {
-        wrote_header = false; /* a thread syncs what it wrote before it writes elsewhere */
-    } else if (wrote_header && is_group(op, path, offset, n)) {
-        atomic_fetch_add(&f->headless, 1);
-    }
+    static _Thread_local bool wrote_group;
     if (is_group(op, path, offset, n)) {
         atomic_fetch_add(&f->writes, 1);
         wrote_group = true;
@@ -155,43 +133,6 @@ static void expect_acknowledged_only(struct fixture *f)
         n++;
     }
     assert_int_equal(read.n, n);
-    kit_read_fini(&read);
-}
-
-/* --- segments ------------------------------------------------------------------------------------
- */
-
-/* A power cut keeps any of the pages that no sync covered: a group whose header is among the lost
- * would be damage that nobody can open. */
-static void a_segment_s_header_is_synced_before_its_first_group_is_written(void **state)
-{
-    struct fixture *f = *state;
-    kit_open(&f->kit);
-    kit_fill(&f->kit, 0, 100, 9000);
-    assert_true(atomic_load(&f->headers) >= 3);
-    assert_int_equal(atomic_load(&f->headless), 0);
-}
-
-/* Files that all have settled are renamed and begun again: a name that is lost takes the segment
- * with it. */
-static void a_segment_s_new_name_is_synced_before_anything_else(void **state)
-{
-    struct fixture *f = *state;
-    struct kit *kit = &f->kit;
-    struct log_reader *reader;
-    struct kit_read read = {0};
-    kit_open(kit);
-    assert_int_equal(log_reader_open(kit->log, "c", &reader, &kit->diag), 0);
-    for (unsigned i = 0; atomic_load(&f->renamed) < 3; i++) {
-        kit_fill(kit, i * 28, 28, 9000);
-        kit_poll(reader, 28, &read);
-        for (uint32_t partition = 0; partition < 4; partition++)
-            log_settle(reader, partition, read.offsets[read.n - 1]);
-        kit_until(kit_count_segments(kit) <= 4);
-    }
-    log_reader_close(reader);
-    kit_close(kit);
-    assert_int_equal(atomic_load(&f->nameless), 0);
     kit_read_fini(&read);
 }
 
@@ -556,8 +497,6 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_segment_s_header_is_synced_before_its_first_group_is_written),
-        TEST(a_segment_s_new_name_is_synced_before_anything_else),
         TEST(the_next_group_gathers_while_a_sync_is_in_flight),
         TEST(what_nobody_waits_for_waits_for_what_somebody_does),
         TEST(what_nobody_waits_for_goes_out_by_itself),
