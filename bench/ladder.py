@@ -63,6 +63,15 @@ class Ladder:
         result["drain_s"] = time.monotonic() - begin
         return result
 
+    def quietest(self, server, arm, connections, seconds):
+        """Measures again while other processes disturb, and keeps the least disturbed."""
+        results = []
+        for _ in range(1 + self.bench.patience):
+            results.append(self.one(server, arm, connections, seconds))
+            if results[-1]["others_share"] <= DISTURBED:
+                break
+        return min(results, key=lambda result: result["others_share"])
+
     def run(self):
         bench = self.bench
         order = random.Random(bench.seed)
@@ -79,7 +88,7 @@ class Ladder:
                     sizes = list(self.sizes)
                     order.shuffle(sizes)
                     for connections in sizes:
-                        result = self.one(server, arm, connections, bench.seconds)
+                        result = self.quietest(server, arm, connections, bench.seconds)
                         self.points.setdefault((arm, connections), []).append(result)
                         bench.report.line("ladder", **{"arm": arm, "round": number, **result})
                         bench.progress(f"round {number + 1}/{bench.rounds}  {arm}, {connections} connections: "
