@@ -134,6 +134,35 @@ static void test_memory_for_bodies_is_bounded(void **state)
     buf_fini(&all);
 }
 
+/* Bodies that were answered, and those whose clients left, have given theirs back. */
+static void test_memory_for_bodies_comes_back(void **state)
+{
+    (void)state;
+    peer.config.limits.body_bytes = 1 << 20;
+    peer.config.limits.body_memory = (2 << 20) + 1000;
+    peer_start();
+    char *body = mem_zalloc(1 << 20);
+    struct buf all = {0};
+    for (int i = 0; i < 12; i++) {
+        int fd = peer_connect();
+        peer_say(fd, POST("/empty") "Connection: close\r\nContent-Length: 1048576\r\n\r\n");
+        if (i % 3 == 2) {
+            uint64_t before = PEER_COUNTER(bytes_in_total);
+            peer_send(fd, body, 900000);
+            PEER_WAIT(PEER_COUNTER(bytes_in_total) - before > 890000);
+        } else {
+            peer_send(fd, body, 1 << 20);
+            buf_clear(&all);
+            assert_true(peer_read_all(fd, &all));
+            assert_int_equal(peer_statuses(&all)[0], '2');
+        }
+        close(fd);
+        PEER_WAIT(PEER_COUNTER(connections_open) == 0);
+    }
+    mem_free(body);
+    buf_fini(&all);
+}
+
 /* Reading pauses at the limit of unanswered requests, and goes on. */
 static void test_pipelining_pauses(void **state)
 {
@@ -540,6 +569,7 @@ int main(void)
         TEST(test_bodies_beyond_the_limit),
         TEST(test_a_refused_body_is_drained),
         TEST(test_memory_for_bodies_is_bounded),
+        TEST(test_memory_for_bodies_comes_back),
         TEST(test_pipelining_pauses),
         TEST(test_a_peer_that_does_not_read),
         TEST(test_deadlines),
