@@ -1,7 +1,8 @@
 /* scan.c: visits the records of the whole log from an offset on, straight from the files. Works
- * beside a live gateway, in its process or another: what is still being written ends the scan, and
- * a segment that is taken for something new meanwhile had been settled by all consumers, so the
- * scan goes on behind it.
+ * beside a live gateway, in its process (up to the durable LSN) or in another: there what is still
+ * being written ends the scan, unless a later group shows that it is damage. A segment that is
+ * taken for something new meanwhile had been settled by all consumers, so the scan goes on behind
+ * it.
  *
  * Any thread; blocking. Memory: one group. */
 #include <errno.h>
@@ -56,6 +57,32 @@ static bool taken_for_another(struct fs_file *file, const struct segment *segmen
            (state != SEGMENT_BEGUN || now.nonce != segment->header.nonce);
 }
 
+/* At a bad frame in the last segment: does a group behind it say that it had been synced? What is
+ * being written right now may be whole by the time a later group is: so the frame is looked at
+ * again after one was found. 0: it is whole now; WEIR_END: nobody vouches, the log ends here;
+ * WEIR_CORRUPT. */
+static int look_behind(struct walk *walk)
+{
+    struct group_header later;
+    for (uint64_t from = walk->lsn + 8;; from = later.lsn + 8) {
+        int rc = walk_search(walk, from, &later);
+        if (rc)
+            return rc;
+        if (later.durable > walk->lsn)
+            break;
+    }
+    struct walk again = *walk;
+    struct group_header group;
+    const char *units;
+    again.n = 0; /* from the file */
+    int rc = walk_next(&again, &group, &units);
+    walk->buffer = again.buffer;
+    walk->capacity = again.capacity;
+    walk->n = 0;
+    walk->why = again.why;
+    return rc;
+}
+
 /* Visits one segment from scan->at on and moves it. WEIR_AGAIN: the list is out of date. WEIR_END:
  * here the log ends. */
 static int scan_segment(struct scan *scan, const struct segment *segment)
@@ -74,7 +101,15 @@ static int scan_segment(struct scan *scan, const struct segment *segment)
         goto out;
     }
     walk_begin(&walk, file, &segment->header, limit);
-    while (walk.lsn < limit && (rc = walk_next(&walk, &group, &units)) == 0) {
+    while (walk.lsn < limit) {
+        rc = walk_next(&walk, &group, &units);
+        if (rc == WEIR_CORRUPT && limit == UINT64_MAX) {
+            rc = look_behind(&walk);
+            if (rc == 0)
+                continue;
+        }
+        if (rc)
+            break;
         if (walk.lsn <= scan->at)
             continue;
         rc = visit_group(scan, &group, units);
@@ -84,8 +119,7 @@ static int scan_segment(struct scan *scan, const struct segment *segment)
     }
     if (rc == WEIR_CORRUPT && taken_for_another(file, segment)) {
         rc = WEIR_AGAIN;
-    } else if (rc == WEIR_CORRUPT && segment->end == UINT64_MAX) {
-        rc = WEIR_END;
+    } else if (rc == WEIR_END && walk.lsn < limit) {
         if (walk.lsn > scan->at)
             scan->at = walk.lsn;
     } else if (rc == WEIR_CORRUPT) {
