@@ -47,7 +47,8 @@ static size_t find_stream(struct gateway_loop *loop, struct http_request *reques
     while (i < gateway->n_streams && !slice_is(name, gateway->streams[i].config->name))
         i++;
     if (i == gateway->n_streams) {
-        problem_set(&problem, 404, "no_such_stream", "there is no stream %.*s",
+        problem_set(&problem, 404, "no_such_stream",
+                    "there is no stream %.*s; the configuration names the streams",
                     (int)(name.n < 100 ? name.n : 100), name.p);
         reply_problem(loop, request, &problem);
     }

@@ -190,7 +190,7 @@ void http_answer_problem(struct http_request *pub, int status, struct slice extr
     buf_put_json_string(&body, slice_of(http_status_text(status)));
     buf_printf(&body, ",\"status\":%d,\"detail\":", status);
     buf_put_json_string(&body, slice_of(detail));
-    buf_put_char(&body, '}');
+    buf_put_str(&body, "}\n");
     http_answer(pub, status, "application/problem+json", extra, buf_slice(&body));
     buf_fini(&body);
 }

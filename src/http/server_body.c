@@ -148,7 +148,10 @@ static bool read_chunks(struct server_conn *conn)
         enum parse_result result =
             parse_chunks(&conn->chunks, conn_input(&conn->conn), n, &used, &data, &error);
         if (result == PARSE_REFUSED) {
-            server_refuse(conn, error.status, error.detail);
+            if (error.status == 413)
+                server_refuse_body(conn);
+            else
+                server_refuse(conn, error.status, error.detail);
             return false;
         }
         if (!append(conn, data, conn->loop->server->limits.body_bytes))

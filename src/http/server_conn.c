@@ -42,7 +42,7 @@ static bool begin_body(struct server_conn *conn, const struct parse_fields *fiel
 {
     const struct http_server *server = conn->loop->server;
     if (fields->content_length > server->limits.body_bytes) {
-        server_refuse(conn, 413, "the body is larger than the limit");
+        server_refuse_body(conn);
         return false;
     }
     if (fields->chunked) {

@@ -154,6 +154,7 @@ void server_forget_current(struct server_conn *conn);     /* what is being read,
 void server_complete_request(struct server_conn *conn);
 /* Answers with a problem behind all that waits, and reads no more. */
 void server_refuse(struct server_conn *conn, int status, const char *detail);
+void server_refuse_body(struct server_conn *conn); /* 413, with the limit */
 
 /* server_body.c */
 /* A step of the phases that read a body: false when more bytes are needed, or refused. */

@@ -3,6 +3,8 @@
  *
  * Nothing here allocates once a loop has seen as many requests at a time as it sees: structs,
  * header arrays, small bodies and buffers for answers are kept. */
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "http/server_conn.h"
 
@@ -101,6 +103,14 @@ void server_refuse(struct server_conn *conn, int status, const char *detail)
     enqueue(conn, request);
     struct slice extra = status == 503 ? SLICE_LIT("Retry-After: 1\r\n") : SLICE_LIT("");
     http_answer_problem(&request->pub, status, extra, detail);
+}
+
+void server_refuse_body(struct server_conn *conn)
+{
+    char detail[80];
+    snprintf(detail, sizeof(detail), "the body is larger than %llu bytes (limits: body)",
+             (unsigned long long)conn->loop->server->limits.body_bytes);
+    server_refuse(conn, 413, detail);
 }
 
 void server_complete_request(struct server_conn *conn)
