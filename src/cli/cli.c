@@ -33,6 +33,15 @@ static void usage(FILE *to)
           to);
 }
 
+/* What getopt prints begins with argv[0]. */
+static int run(const struct command *command, int argc, char **argv)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "weir %s", command->name);
+    argv[0] = name;
+    return command->run(argc, argv);
+}
+
 static const struct command *find(const char *name)
 {
     for (size_t i = 0; i < N_COMMANDS; i++)
@@ -66,7 +75,7 @@ static int help(int argc, char **argv)
     if (!command)
         return unknown(argv[1]);
     char *arguments[] = {argv[1], option, NULL};
-    return command->run(2, arguments);
+    return run(command, 2, arguments);
 }
 
 int cli_main(int argc, char **argv)
@@ -81,5 +90,5 @@ int cli_main(int argc, char **argv)
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
         name = "version";
     const struct command *command = find(name);
-    return command ? command->run(argc - 1, argv + 1) : unknown(name);
+    return command ? run(command, argc - 1, argv + 1) : unknown(name);
 }

@@ -1,4 +1,4 @@
-/* cli.h: the commands of `weir`, one file each. A command gets its own name as argv[0] and returns
+/* cli.h: the commands of `weir`, one file each. A command gets "weir NAME" as argv[0] and returns
  * its exit code. Each knows --help: usage on standard output, 0. */
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H

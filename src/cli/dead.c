@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "cli/dead.h"
 #include "delivery/dead.h"
+#include "gateway/meta.h"
 #include "record/attributes.h"
 
 #define DATA_DEFAULT "./weir-data"
@@ -219,6 +220,28 @@ static void free_names(struct names *names)
     mem_free(names->list);
 }
 
+static void see_nothing(void *context, const char *name)
+{
+    (void)context;
+    (void)name;
+}
+
+/* Letters are read without META too, should only they be left. */
+static bool anything_there(const char *data)
+{
+    struct meta meta;
+    char *folder = mem_printf("%s/dead", data);
+    int rc = meta_read(fs_current(), data, &meta, NULL);
+    if (rc == 0)
+        meta_fini(&meta);
+    bool there = rc != WEIR_NOT_FOUND ||
+                 fs_current()->list(fs_current(), folder, see_nothing, NULL) != WEIR_NOT_FOUND;
+    if (!there)
+        fprintf(stderr, "weir dead: %s: no gateway has run here (there is no META)\n", data);
+    mem_free(folder);
+    return there;
+}
+
 /* The sinks of the configuration; without one, those that have a file of dead letters. */
 static int find_sinks(const struct dead_command *command, const char *wanted, struct names *names)
 {
@@ -238,11 +261,20 @@ static int find_sinks(const struct dead_command *command, const char *wanted, st
     }
     if (!wanted)
         return CLI_DONE;
-    bool known = !command->config; /* without one, a sink may have no file yet */
+    bool known = false;
     for (size_t i = 0; i < names->n; i++)
         known = known || strcmp(names->list[i], wanted) == 0;
+    if (!known && !command->config) { /* it may have no dead letter yet: but a cursor it has */
+        char *cursor = mem_printf("%s/cursors/%s", command->data, wanted);
+        struct fs_file *file;
+        known = fs_open(fs_current(), cursor, FS_READ, &file) == 0;
+        if (known)
+            fs_close(file);
+        mem_free(cursor);
+    }
     if (!known) {
-        fprintf(stderr, "weir dead: there is no sink %s\n", wanted);
+        fprintf(stderr, "weir dead: there is no sink %s in %s\n", wanted,
+                command->config ? command->config->path : command->data);
         return CLI_USAGE;
     }
     free_names(names);
@@ -303,9 +335,15 @@ static int run(struct dead_command *command, const char *verb, const char *sink,
         return misused("dead letters are named by their numbers, from 1");
     if (list ? command->all || n_texts : command->all == (n_texts > 0))
         return misused(list ? "list takes no numbers" : "numbers, or --all?");
+    if (!anything_there(command->data))
+        return CLI_CANNOT;
     struct names names = {0};
     int code = find_sinks(command, sink, &names);
     command->sinks = names.list;
+    if (code == CLI_DONE && n_texts && names.n == 0) {
+        fprintf(stderr, "weir dead: there are no dead letters in %s\n", command->data);
+        code = CLI_DOES_NOT_HOLD;
+    }
     if (code == CLI_DONE && n_texts && names.n != 1)
         code = misused("which sink's? Numbers are each sink's own: --sink NAME");
     if (code == CLI_DONE)

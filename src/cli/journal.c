@@ -139,6 +139,24 @@ static int print_record(void *context, const struct record *record)
     return fwrite(line->p, 1, line->n, stdout) == line->n ? 0 : WEIR_IO;
 }
 
+static void found_by_dump(void *context, bool damage, const char *text)
+{
+    (void)context;
+    if (damage)
+        fprintf(stderr, "weir journal dump: %s\n", text);
+}
+
+/* A scan takes a bad group in the last segment for what is being written just now, and ends there.
+ * Only whoever reads on can tell it from damage. */
+static int check_dumped(const char *data, struct diag *diag)
+{
+    struct journal_verify verify = {.fs = fs_current(), .data = data, .found = found_by_dump};
+    int rc = journal_verify(&verify, diag);
+    if (rc == 0 && verify.damages)
+        rc = diag_set(diag, WEIR_CORRUPT, "records behind a damage may be missing above");
+    return rc;
+}
+
 static int run_dump(const char *data, uint64_t from)
 {
     struct dump dump = {0};
@@ -152,6 +170,8 @@ static int run_dump(const char *data, uint64_t from)
         rc = log_scan(dump.log, from, print_record, &dump, &diag);
     if (fflush(stdout) != 0 || ferror(stdout))
         rc = diag_set(&diag, WEIR_IO, "standard output: %s", strerror(errno));
+    if (rc == 0)
+        rc = check_dumped(data, &diag);
     if (rc)
         fprintf(stderr, "weir journal dump: %s\n", diag.text);
     log_close(dump.log);
@@ -172,6 +192,26 @@ static bool parse_position(const char *text, uint64_t *offset)
         return false;
     *offset = strtoull(number, &end, 10);
     return errno == 0 && *end == 0;
+}
+
+static void name_seen(void *context, const char *name)
+{
+    if (strcmp(name, "journal") == 0)
+        *(bool *)context = true;
+}
+
+/* Whether a journal can be there; if not, that is said. */
+static bool is_data(const char *data)
+{
+    bool seen = false;
+    const struct fs *fs = fs_current();
+    int rc = fs->list(fs, data, name_seen, &seen);
+    if (rc)
+        fprintf(stderr, "weir journal: %s: cannot be listed: %s\n", data, strerror(errno));
+    else if (!seen)
+        fprintf(stderr, "weir journal: %s is no data directory: there is no journal/ in it\n",
+                data);
+    return rc == 0 && seen;
 }
 
 static int misused(const char *what)
@@ -207,9 +247,14 @@ int cli_journal(int argc, char **argv)
     if (argc - optind != 2)
         return misused(optind == argc ? "verify or dump?" : "one data directory is expected");
     const char *what = argv[optind], *data = argv[optind + 1];
-    if (strcmp(what, "verify") == 0)
-        return has_from ? misused("--from is for dump") : run_verify(data, json);
-    if (strcmp(what, "dump") == 0)
-        return json ? misused("dump prints JSON lines always") : run_dump(data, from);
-    return misused("verify or dump?");
+    bool verify = strcmp(what, "verify") == 0;
+    if (!verify && strcmp(what, "dump") != 0)
+        return misused("verify or dump?");
+    if (verify && has_from)
+        return misused("--from is for dump");
+    if (!verify && json)
+        return misused("dump prints JSON lines always");
+    if (!is_data(data))
+        return CLI_CANNOT;
+    return verify ? run_verify(data, json) : run_dump(data, from);
 }

@@ -111,9 +111,10 @@ static void print_head(struct json_value root)
            number(root, "pid"), truth(root, "ready") ? "ready" : "NOT READY");
     printf("data       %.*s: %.*s, %.0f partitions, %s of %s\n", TEXT(root, "data"),
            TEXT(log, "kind"), number(log, "partitions"), disk, most);
-    printf("accepted   %s records, %s/s durable; %s connections; memory %s of %s\n",
+    double connections = number(member(root, "http"), "connections_open");
+    printf("accepted   %s records, %s/s durable; %s connection%s; memory %s of %s\n",
            grouped(number(root, "accepted_records")), grouped(number(log, "durable_per_s")),
-           grouped(number(member(root, "http"), "connections_open")), used, limit);
+           grouped(connections), connections == 1 ? "" : "s", used, limit);
     printf("flushes    %s; p50 %.2f ms, p99 %.2f ms; records in one: p50 %.0f, max %.0f\n",
            grouped(number(log, "flushes")), number(flush, "p50") / 1000,
            number(flush, "p99") / 1000, number(group, "p50"), number(group, "max"));
@@ -180,12 +181,16 @@ static void print_wrong(struct json_value root)
     if (!truth(root, "ready"))
         printf("! not ready: %.*s\n", TEXT(root, "why_not_ready"));
     while (json_next(&iter, NULL, &value)) {
+        double next_ms = number(value, "next_try_ms"), letters = number(value, "dead_letters");
+        char when[32] = "trying now";
+        if (next_ms >= 50)
+            snprintf(when, sizeof(when), "next try in %.1f s", next_ms / 1000);
         if (truth(value, "breaker_open"))
-            printf("! sink %.*s cannot be written; next try in %.1f s: %.*s\n", TEXT(value, "name"),
-                   number(value, "next_try_ms") / 1000, TEXT(value, "last_error"));
-        if (number(value, "dead_letters") > 0)
-            printf("! sink %.*s has %s dead letters: weir dead list\n", TEXT(value, "name"),
-                   grouped(number(value, "dead_letters")));
+            printf("! sink %.*s cannot be written; %s: %.*s\n", TEXT(value, "name"), when,
+                   TEXT(value, "last_error"));
+        if (letters > 0)
+            printf("! sink %.*s has %s dead letter%s: weir dead list\n", TEXT(value, "name"),
+                   grouped(letters), letters == 1 ? "" : "s");
     }
     iter = json_iter(member(root, "consumers"));
     while (json_next(&iter, NULL, &value))
@@ -237,6 +242,27 @@ struct ask {
     bool json, watch;
 };
 
+/* What an answer that is no status says: a problem's detail, or its first bytes. */
+static int refused(int status, const struct buf *body, struct diag *diag)
+{
+    struct json_parser *parser = json_parser_create();
+    struct buf padded = {0};
+    struct json_value root;
+    struct json_error error;
+    buf_reserve(&padded, body->n + JSON_PADDING);
+    buf_put_slice(&padded, buf_slice(body));
+    struct slice says = buf_slice(body);
+    if (json_parse(parser, padded.p, padded.n, &root, &error) == 0 &&
+        json_type(root) == JSON_OBJECT && text(root, "detail").n)
+        says = text(root, "detail");
+    int err = diag_set(diag, WEIR_DENIED, "it answered %d: %.*s%s", status,
+                       (int)(says.n < 300 ? says.n : 300), says.p,
+                       status == 401 ? " (--token T, or WEIR_TOKEN in the environment)" : "");
+    json_parser_destroy(parser);
+    buf_fini(&padded);
+    return err;
+}
+
 static int call(const char *base_url, const char *socket_path, const struct ask *ask,
                 struct buf *body, struct diag *diag)
 {
@@ -250,8 +276,7 @@ static int call(const char *base_url, const char *socket_path, const struct ask 
                                           .timeout_ms = TIMEOUT_MS};
     int err = http_client_call(&request, &status, body, diag);
     if (err == 0 && status != 200)
-        err = diag_set(diag, WEIR_DENIED, "it answered %d: %.*s", status,
-                       (int)(body->n < 300 ? body->n : 300), body->p);
+        err = refused(status, body, diag);
     mem_free(url);
     return err;
 }
@@ -287,6 +312,9 @@ static int once(const struct ask *ask)
         fputs("\033[H\033[2J", stdout);
     if (err) {
         fprintf(stderr, "weir status: %s\n", diag.text);
+        if (err == WEIR_UNAVAILABLE && !ask->url)
+            fprintf(stderr,
+                    "Does a gateway run there (weir serve)? Elsewhere: --data DIR or --url URL.\n");
         status = CLI_CANNOT;
     } else if (ask->json) {
         fwrite(body.p, 1, body.n, stdout);

@@ -22,8 +22,9 @@ static int write_letter(void *context, const struct dead_letter *letter)
     if (rc == 0 && result.outcome == OUTCOME_REFUSED)
         rc = WEIR_REFUSED;
     if (rc)
-        diag_set(replay->diag, rc, "sink %s: dead letter %llu: %s", letter->sink,
-                 (unsigned long long)letter->number, text[0] ? text : weir_err_text(rc));
+        diag_set(replay->diag, rc, "sink %s: dead letter %llu: %s%s", letter->sink,
+                 (unsigned long long)letter->number, rc == WEIR_REFUSED ? "refused again: " : "",
+                 text[0] ? text : weir_err_text(rc));
     return rc;
 }
 

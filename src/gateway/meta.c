@@ -205,7 +205,10 @@ int data_lock(const struct fs *fs, const char *data, struct fs_file **out, struc
     struct fs_file *file;
     int err = fs_mkdirs(fs, data);
     if (err)
-        return diag_set(diag, err, "%s: cannot be made: %s", data, strerror(errno));
+        return diag_set(diag, err,
+                        "%s: the data directory cannot be made: %s; name another: "
+                        "--data DIR",
+                        data, errno == EEXIST ? "a file is there" : strerror(errno));
     char *path = mem_printf("%s/LOCK", data);
     err = fs_open(fs, path, FS_WRITE | FS_CREATE, &file);
     if (err) {
