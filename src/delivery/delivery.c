@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "delivery/engine.h"
@@ -111,6 +112,50 @@ static int open_dead_letters(struct delivery *d, struct diag *diag)
     return 0;
 }
 
+/* ---- dead letters of sinks that are no more ---- */
+
+static void gather(void *context, const char *name)
+{
+    if (!strchr(name, '~')) /* a compaction's draft */
+        buf_put(context, name, strlen(name) + 1);
+}
+
+static bool has_sink(const struct delivery *d, const char *name)
+{
+    for (size_t i = 0; i < d->config.n_sinks; i++)
+        if (strcmp(d->config.sinks[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static void report_left(struct delivery *d, const char *name)
+{
+    struct dead *dead;
+    uint64_t letters, bytes;
+    if (dead_open(d->config.fs, d->config.data, name, d->config.dead_max_bytes, true, &dead, NULL))
+        return;
+    dead_stats(dead, &letters, &bytes);
+    dead_close(dead);
+    if (letters)
+        delivery_report(d,
+                        "sink %s: is not in the configuration any more and has %llu dead letter%s: "
+                        "weir dead list --data %s --sink %s",
+                        name, (unsigned long long)letters, letters == 1 ? "" : "s", d->config.data,
+                        name);
+}
+
+static void report_all_left(struct delivery *d)
+{
+    struct buf names = {0};
+    char *directory = mem_printf("%s/dead", d->config.data);
+    if (d->config.fs->list(d->config.fs, directory, gather, &names) == 0)
+        for (size_t at = 0; at < names.n; at += strlen(names.p + at) + 1)
+            if (!has_sink(d, names.p + at))
+                report_left(d, names.p + at);
+    mem_free(directory);
+    buf_fini(&names);
+}
+
 int delivery_start(const struct delivery_config *config, struct delivery **out, struct diag *diag)
 {
     int rc = check(config, diag);
@@ -125,6 +170,8 @@ int delivery_start(const struct delivery_config *config, struct delivery **out, 
     d->config.consumers = NULL; /* the caller's array is not needed after this */
     d->config.n_consumers = 0;
     rc = open_dead_letters(d, diag);
+    if (rc == 0)
+        report_all_left(d);
     for (size_t i = 0; rc == 0 && i < config->n_consumers; i++) {
         struct consumer *c = consumer_create(d, &config->consumers[i]);
         d->consumers[d->config.n_consumers++] = c;

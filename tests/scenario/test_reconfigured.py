@@ -114,3 +114,32 @@ def test_a_sink_that_was_renamed_gets_what_the_old_one_had_not(gateway):
         "second: {kind: sqlite", "second: {kind: sqlite, path: copy.db"))
     weir.wait_count(21, "copy", "orders")
     weir.stop()
+
+
+def test_a_sink_that_is_gone_is_not_forgotten_in_silence(gateway):
+    """Its cursor does not hold the log back; what it misses, and its dead letters, are told of at the start."""
+    weir = gateway(config=BOTH)
+    weir.post({"id": "first"}, stream="orders", query="?ack=everywhere")
+    refuse_bad(weir, "copy")
+    weir.post({"id": "bad"}, stream="orders")
+    wait_for(lambda: weir.status()["sinks"][1]["dead_letters"] == 1, "a dead letter")
+    lock = sqlite3.connect(weir.data / "copy.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    for i in range(20):
+        assert weir.post({"id": str(i)}, stream="orders").status_code == 202
+    wait_for(lambda: lag(weir, "main") == 0, "the other sink has them")
+    weir.stop()
+    lock.close()
+    weir.errors.clear()
+    without = ORDERS_TO_MAIN.replace("  copy: {kind: sqlite, retry_min: 10ms, retry_max: 100ms}\n", "")
+    reconfigure(weir, without)
+    assert weir.post({"id": "more"}, stream="orders", query="?ack=everywhere").status_code == 201
+    weir.stop()
+    said = [line for line in weir.errors if line and "copy" in line]
+    assert any("20 records behind" in line for line in said), said
+    assert any("1 dead letter:" in line for line in said), said
+    (weir.data / "cursors/copy").unlink()
+    weir.errors.clear()
+    weir.start()
+    weir.stop()
+    assert not [line for line in weir.errors if line and "behind" in line]

@@ -260,6 +260,7 @@ static int open_for_writing(struct journal *journal, const char *const *consumer
         if (rc)
             return rc;
     }
+    journal_report_left(journal);
     keeper_tick(journal); /* also decides whether the log is full */
     rc = thread_start(&journal->writer_thread, "journal", 0, writer_run, journal);
     if (rc)

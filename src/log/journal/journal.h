@@ -187,6 +187,8 @@ void journal_reader_close(struct log_reader *reader);
 /* The cursor of that name, loaded and set to where the log is; made when it is new. */
 int journal_cursor_get(struct journal *journal, const char *consumer, struct cursor **out,
                        struct diag *diag);
+/* left.c: tells of cursors that no consumer has any more. While opening. */
+void journal_report_left(struct journal *journal);
 
 /* scan.c */
 int journal_scan(struct log *log, uint64_t from_offset,
