@@ -264,19 +264,21 @@ static int find_sinks(const struct dead_command *command, const char *wanted, st
     bool known = false;
     for (size_t i = 0; i < names->n; i++)
         known = known || strcmp(names->list[i], wanted) == 0;
-    if (!known && !command->config) { /* it may have no dead letter yet: but a cursor it has */
-        char *cursor = mem_printf("%s/cursors/%s", command->data, wanted);
-        struct fs_file *file;
-        known = fs_open(fs_current(), cursor, FS_READ, &file) == 0;
-        if (known)
-            fs_close(file);
-        mem_free(cursor);
-    }
-    if (!known) {
-        fprintf(stderr, "weir dead: there is no sink %s in %s\n", wanted,
-                command->config ? command->config->path : command->data);
+    if (!known && command->config) {
+        fprintf(stderr, "weir dead: there is no sink %s in %s\n", wanted, command->config->path);
         return CLI_USAGE;
     }
+    /* Without a configuration only its files tell of a sink, and the first comes with its first
+     * record: no mistake then, but worth a word. */
+    char *cursor = mem_printf("%s/cursors/%s", command->data, wanted);
+    struct fs_file *file;
+    if (!known && fs_open(fs_current(), cursor, FS_READ, &file) == 0) {
+        known = true;
+        fs_close(file);
+    }
+    mem_free(cursor);
+    if (!known)
+        fprintf(stderr, "weir dead: nothing in %s tells of a sink %s\n", command->data, wanted);
     free_names(names);
     *names = (struct names){0};
     add_name(names, wanted);

@@ -65,7 +65,12 @@ def test_dead_letters_of_a_sink_that_there_is_not(weir):
     weir.wait_count(1)
     assert weir.run("dead", "list", "--data", weir.data, check=0).stdout == "no dead letters\n"
     assert weir.run("dead", "list", "--data", weir.data, "--sink", "main", check=0).stdout == "no dead letters\n"
-    assert "no sink mian" in weir.run("dead", "list", "--data", weir.data, "--sink", "mian", check=2).stderr
+    # Without a configuration only its files tell of a sink.
+    assert "a sink mian" in weir.run("dead", "list", "--data", weir.data, "--sink", "mian", check=0).stderr
+    path = weir.folder / "weir.yaml"
+    path.write_text("version: 1\nsinks: {main: {kind: sqlite}}\n")
+    named = ["dead", "list", "--data", weir.data, "-c", path]
+    assert "no sink mian" in weir.run(*named, "--sink", "mian", check=2).stderr
     assert "no dead letters" in weir.run("dead", "show", "--data", weir.data, "1", check=1).stderr
 
 
