@@ -55,8 +55,7 @@ void config_problem(struct config_reader *reader, unsigned line, const char *for
     problems->list = mem_realloc(problems->list, (problems->n + 1) * sizeof *problems->list);
     struct config_problem *problem = &problems->list[problems->n++];
     problem->line = line;
-    snprintf(problem->text, sizeof problem->text, "%.*s", (int)sizeof problem->text - 1,
-             diag.text);
+    snprintf(problem->text, sizeof problem->text, "%.*s", (int)sizeof problem->text - 1, diag.text);
 }
 
 static int shown(struct slice s)
