@@ -25,6 +25,16 @@ static void *refuse(struct builder *builder, yaml_mark_t mark, const char *text)
     return NULL;
 }
 
+/* libyaml names the place well and the cause badly: what it mostly is. */
+static const char *hint(const char *problem)
+{
+    if (strstr(problem, "cannot start any token") || strstr(problem, "tab character"))
+        return " (a tab? YAML is indented with spaces)";
+    if (strstr(problem, "',' or '}'") || strstr(problem, "',' or ']'"))
+        return " (a value with { } [ ] or a comma, such as ${NAME}, needs quotes there)";
+    return "";
+}
+
 static bool next_event(struct builder *builder, yaml_event_t *event)
 {
     yaml_parser_t *parser = &builder->parser;
@@ -37,9 +47,10 @@ static bool next_event(struct builder *builder, yaml_event_t *event)
         diag_set(builder->diag, WEIR_SYNTAX, "%s: %s (at byte %zu)", builder->name,
                  parser->problem ? parser->problem : "not YAML", parser->problem_offset);
     else
-        diag_set(builder->diag, WEIR_SYNTAX, "%s:%zu: %s%s%s", builder->name,
+        diag_set(builder->diag, WEIR_SYNTAX, "%s:%zu: %s%s%s%s", builder->name,
                  parser->problem_mark.line + 1, parser->problem ? parser->problem : "not YAML",
-                 parser->context ? " " : "", parser->context ? parser->context : "");
+                 parser->context ? " " : "", parser->context ? parser->context : "",
+                 parser->problem ? hint(parser->problem) : "");
     return false;
 }
 

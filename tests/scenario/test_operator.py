@@ -147,6 +147,17 @@ def test_a_configuration_from_windows_is_a_configuration(elsewhere):
     assert "orders" in elsewhere.run("check", "-c", path, check=0).stdout
 
 
+@pytest.mark.parametrize("text, hint", [
+    ("version: 1\nsinks:\n\tmain: {kind: sqlite}\n", "spaces"),
+    ("version: 1\nlimits: {body: ${BODY}}\n", "quotes"),
+])
+def test_yaml_that_is_none_says_what_it_mostly_is(elsewhere, text, hint):
+    path = elsewhere.folder / "weir.yaml"
+    path.write_text(text)
+    done = elsewhere.run("check", "-c", path, check=2)
+    assert hint in done.stderr and f"{path}:{text.count(chr(10))}:" in done.stderr
+
+
 def test_whoever_reads_its_output_may_go_away(gateway):
     weir = gateway(start=False)
     process = subprocess.Popen(weir.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
