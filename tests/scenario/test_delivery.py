@@ -56,6 +56,18 @@ def test_a_store_locked_for_30_s_delays_only_itself(gateway):
     assert sink(weir, "copy")["dead_letters"] == 0
 
 
+def test_a_call_that_hangs_in_a_store_delays_only_itself(gateway):
+    weir = gateway(config=TWO.replace("copy: {kind: sqlite,", "copy: {kind: sqlite, busy_timeout: 60s,"))
+    weir.post({"id": "first", "key": "k"}, query="?ack=everywhere")
+    lock = sqlite3.connect(weir.data / "copy.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    for n in range(100):
+        assert weir.post({"id": f"g{n}", "key": f"k{n % 7}"}, query="?ack=stored").status_code == 201
+    assert weir.count("main") == 101 and weir.count("copy") == 1
+    lock.execute("ROLLBACK")
+    weir.wait_count(101, "copy")
+
+
 def test_a_store_that_cannot_be_written_for_30_s(gateway):
     """Read-only for root too: the database's file is replaced by a directory, as a failed mount would."""
     weir = gateway(config=TWO)
