@@ -112,8 +112,9 @@ static void print_head(struct json_value root)
     printf("data       %.*s: %.*s, %.0f partitions, %s of %s\n", TEXT(root, "data"),
            TEXT(log, "kind"), number(log, "partitions"), disk, most);
     double connections = number(member(root, "http"), "connections_open");
-    printf("accepted   %s records, %s/s durable; %s connection%s; memory %s of %s\n",
-           grouped(number(root, "accepted_records")), grouped(number(log, "durable_per_s")),
+    double records = number(root, "accepted_records");
+    printf("accepted   %s record%s, %s/s durable; %s connection%s; memory %s of %s\n",
+           grouped(records), records == 1 ? "" : "s", grouped(number(log, "durable_per_s")),
            grouped(connections), connections == 1 ? "" : "s", used, limit);
     printf("flushes    %s; p50 %.2f ms, p99 %.2f ms; records in one: p50 %.0f, max %.0f\n",
            grouped(number(log, "flushes")), number(flush, "p50") / 1000,

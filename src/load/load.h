@@ -67,6 +67,7 @@ struct load_result {
     uint64_t reconnects;
     uint64_t errors[LOAD_ERRORS];
     uint64_t statuses[LOAD_STATUS_MAX];
+    char why_refused[300];        /* the detail of one answer that refused; "" */
     struct histogram *latency_ns; /* from the intended start */
     struct histogram *service_ns; /* from sending; the same as latency in a closed loop */
     unsigned connections, threads;

@@ -139,8 +139,9 @@ void report_text(const struct load_result *result, struct buf *out)
         buf_printf(out, "open loop, %.0f requests a second asked, ", result->rate_asked_per_s);
     else
         buf_put_str(out, "closed loop, ");
-    buf_printf(out, "%u connections, %u threads, %.2f s\n", result->connections, result->threads,
-               result->duration_s);
+    buf_printf(out, "%u connection%s, %u thread%s, %.2f s\n", result->connections,
+               result->connections == 1 ? "" : "s", result->threads,
+               result->threads == 1 ? "" : "s", result->duration_s);
     buf_printf(out, "rate      %.0f answers 2xx a second\n", load_rate_per_s(result));
     buf_printf(out, "sent      %llu requests, %llu records\n", (unsigned long long)result->sent,
                (unsigned long long)result->records_sent);
@@ -156,6 +157,11 @@ void report_text(const struct load_result *result, struct buf *out)
             if (status / 100 != 2 && result->statuses[status] > 0)
                 buf_printf(out, " status %u: %llu", status,
                            (unsigned long long)result->statuses[status]);
+        buf_put_char(out, '\n');
+    }
+    if (result->why_refused[0]) { /* a stranger's text: quoted, it cannot play with the terminal */
+        buf_put_str(out, "refused   ");
+        buf_put_json_string(out, slice_of(result->why_refused));
         buf_put_char(out, '\n');
     }
     put_times("latency", result->latency_ns, out);

@@ -239,6 +239,9 @@ static int feed_body(struct response *r, const char *p, size_t n, size_t *used)
         if (r->body.n + take > RESPONSE_BODY_MAX)
             return WEIR_TOO_LARGE;
         buf_put(&r->body, p, take);
+    } else if (r->status >= 400 && r->body.n < RESPONSE_WHY_MAX) {
+        size_t room = RESPONSE_WHY_MAX - r->body.n;
+        buf_put(&r->body, p, take < room ? take : room);
     }
     *used = take;
     if (r->state == RESPONSE_BODY_TO_END)

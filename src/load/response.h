@@ -13,6 +13,7 @@
 #define RESPONSE_LINE_MAX (16u << 10)
 #define RESPONSE_HEAD_MAX (64u << 10)
 #define RESPONSE_BODY_MAX (64u << 20) /* of a body that is kept */
+#define RESPONSE_WHY_MAX  1024u       /* of a refusal's, that is kept anyway: it says why */
 
 enum response_result {
     RESPONSE_MORE = 0, /* all bytes were used; the answer is not complete */

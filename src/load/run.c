@@ -2,6 +2,7 @@
  * line, the sums. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -319,6 +320,8 @@ static void add_up(const struct run *run, uint64_t start_ns, uint64_t start_ms,
         out->statuses[i] = SUM(run, statuses[i]);
     for (unsigned i = 0; i < run->n_started; i++) {
         const struct worker *worker = &run->workers[i];
+        if (!out->why_refused[0])
+            memcpy(out->why_refused, worker->why_refused, sizeof out->why_refused);
         histogram_add(out->latency_ns, worker->latency_ns);
         histogram_add(out->service_ns, run->plan.open ? worker->service_ns : worker->latency_ns);
         if (worker->end_ns > end_ns)

@@ -66,6 +66,8 @@ struct worker {
     int epoll;
     uint64_t end_ns; /* when sending ended */
     uint64_t last_answer_ns;
+    bool was_refused;
+    char why_refused[300];    /* the detail of its first answer that refused; "" */
     uint64_t cpu_ns, wait_ns; /* in RUN: running; ready but without a CPU */
 };
 

@@ -151,6 +151,20 @@ void worker_loop_hand_over(struct worker_loop *loop, size_t least)
         ids_put(loop->plan->ids, &loop->lines);
 }
 
+/* The detail of a problem (RFC 9457): it is told once, beside the counts. */
+static void keep_why(char *out, size_t size, struct buf *body)
+{
+    struct json_parser *parser = json_parser_create();
+    struct json_value root, detail;
+    struct json_error error;
+    buf_reserve(body, JSON_PADDING);
+    if (json_parse(parser, body->p, body->n, &root, &error) == 0 &&
+        json_type(root) == JSON_OBJECT && json_member(root, "detail", &detail) &&
+        json_type(detail) == JSON_STRING)
+        snprintf(out, size, "%.*s", (int)json_string(detail).n, json_string(detail).p);
+    json_parser_destroy(parser);
+}
+
 /* The answer is complete: the connection is IDLE afterwards, or lost. */
 static void answered(struct worker_loop *loop, struct connection *c)
 {
@@ -167,6 +181,10 @@ static void answered(struct worker_loop *loop, struct connection *c)
     uint64_t taken = plan->batch;
     if (status / 100 != 2) {
         taken = 0;
+        if (status >= 400 && !worker->was_refused) {
+            worker->was_refused = true;
+            keep_why(worker->why_refused, sizeof worker->why_refused, &c->response.body);
+        }
     } else if (plan->ids && answers_keep(loop->answers, status, &c->response.body, &c->docs,
                                          plan->batch, plan->stream, &loop->lines, &taken) != 0) {
         bump(&counts->errors[LOAD_MALFORMED], 1);

@@ -67,6 +67,11 @@ def test_errors_are_not_counted_as_success(weir):
     assert result["ok"] == 0 and result["rate_per_s"] == 0 and sum(result["errors"].values()) == 50
 
 
+def test_a_refusal_is_told_in_the_gateways_words(weir):
+    done = weir.run("load", "--url", f"{weir.url}/v1/streams/nothere", "-n", "50", "-c", "1", check=1)
+    assert "status 404: 50" in done.stdout and "there is no stream nothere" in done.stdout
+
+
 def test_nothing_listens(gateway):
     weir = gateway(start=False)
     done = weir.run("load", "--url", "http://127.0.0.1:1", "--closed", "-n", "10")
