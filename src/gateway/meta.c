@@ -212,7 +212,9 @@ int data_lock(const struct fs *fs, const char *data, struct fs_file **out, struc
     char *path = mem_printf("%s/LOCK", data);
     err = fs_open(fs, path, FS_WRITE | FS_CREATE, &file);
     if (err) {
-        diag_set(diag, err, "%s: cannot be opened: %s", path, strerror(errno));
+        bool denied = errno == EACCES || errno == EPERM || errno == EROFS;
+        diag_set(diag, err, "%s: cannot be opened: %s%s", path, strerror(errno),
+                 denied ? "; weir must be able to write in its data directory" : "");
         mem_free(path);
         return err;
     }
