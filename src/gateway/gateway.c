@@ -315,10 +315,12 @@ static void wait_half_sent(struct gateway *gateway)
         sleep_ms(2);
 }
 
-/* Waits until every request is answered, or the time. */
+/* Waits until every request is answered, and the answers have left; or the time. */
 static void wait_answered(struct gateway *gateway, uint64_t until_ns)
 {
-    while (http_server_unanswered(gateway->server) > 0 && clock_mono_ns() < until_ns)
+    while (
+        (http_server_unanswered(gateway->server) > 0 || http_server_unsent(gateway->server) > 0) &&
+        clock_mono_ns() < until_ns)
         sleep_ms(2);
 }
 

@@ -130,6 +130,31 @@ void server_continue(struct server_conn *conn)
     buf_put_str(conn_out(&conn->conn), "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
+void server_count_answers(struct server_conn *conn)
+{
+    struct server_loop *loop = conn->loop;
+    size_t bytes = conn->conn.open ? conn_unsent(&conn->conn) + conn->held_bytes : 0;
+    size_t counted = bytes > SERVER_ANSWER_SMALL ? bytes : 0;
+    if (!bytes != !conn->answer_bytes) {
+        unsigned unsent = atomic_load_explicit(&loop->unsent, memory_order_relaxed);
+        /* Release, with the load in http_server_unsent. */
+        atomic_store_explicit(&loop->unsent, bytes ? unsent + 1 : unsent - 1, memory_order_release);
+    }
+    conn->answer_bytes = bytes;
+    if (counted == conn->answer_counted)
+        return; /* as with nearly every answer: nothing that loops share is touched */
+    atomic_fetch_add_explicit(&loop->server->answer_memory,
+                              (uint64_t)counted - conn->answer_counted, memory_order_relaxed);
+    conn->answer_counted = counted;
+}
+
+static void count_answered(struct server_loop *loop)
+{
+    unsigned waiting = atomic_load_explicit(&loop->unanswered, memory_order_relaxed);
+    /* Release: who sees it answered sees it unsent, until it is sent. */
+    atomic_store_explicit(&loop->unanswered, waiting - 1, memory_order_release);
+}
+
 static void unlink_request(struct server_conn *conn, struct server_request *request)
 {
     struct server_request **at = &conn->first;
@@ -146,21 +171,27 @@ void server_answered(struct server_request *request)
 {
     struct server_conn *conn = request->conn;
     assert(!request->complete);
+    struct server_loop *loop = conn->loop;
     request->complete = true;
-    unsigned waiting = atomic_load_explicit(&conn->loop->unanswered, memory_order_relaxed);
-    atomic_store_explicit(&conn->loop->unanswered, waiting - 1, memory_order_relaxed);
     if (!conn->conn.open) {
-        unlink_request(conn, request);
+        unlink_request(conn, request); /* perhaps the last that held the connection's memory */
+        count_answered(loop);
         return;
     }
+    if (request != conn->first)
+        conn->held_bytes += request->held.n;
     while ((request = conn->first) && request->complete) {
         unlink_request(conn, request);
         request = conn->first;
         if (request && request->held.n) {
+            if (request->complete)
+                conn->held_bytes -= request->held.n;
             buf_put_slice(conn_out(&conn->conn), buf_slice(&request->held));
             buf_clear(&request->held);
         }
     }
+    server_count_answers(conn);
+    count_answered(loop);
     server_continue(conn);
     conn_touch(&conn->conn);
 }

@@ -351,7 +351,15 @@ unsigned http_server_unanswered(const struct http_server *server)
 {
     unsigned sum = 0;
     for (unsigned i = 0; i < server->n_loops; i++)
-        sum += atomic_load_explicit(&server->loops[i].unanswered, memory_order_relaxed);
+        sum += atomic_load_explicit(&server->loops[i].unanswered, memory_order_acquire);
+    return sum;
+}
+
+unsigned http_server_unsent(const struct http_server *server)
+{
+    unsigned sum = 0;
+    for (unsigned i = 0; i < server->n_loops; i++)
+        sum += atomic_load_explicit(&server->loops[i].unsent, memory_order_acquire);
     return sum;
 }
 

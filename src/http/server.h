@@ -42,7 +42,8 @@ struct http_limits {
     uint32_t headers;     /* 100 */
     uint64_t body_bytes;  /* larger: 413, unread, closed: 16 MiB */
     uint64_t body_memory; /* of bodies over 8 KiB held by the server, read or being read; over it:
-                           * 503, closed: 128 MiB; at least body_bytes */
+                           * 503, closed: 128 MiB; at least body_bytes. Answers over 8 KiB that
+                           * are not sent may hold as much again; over it no body is taken */
     uint32_t connections; /* per server; over it: 503 and closed: 20000 */
     uint32_t pipelined;   /* unanswered requests per connection before reading pauses: 64 */
     uint32_t head_ms, idle_ms, write_ms; /* deadlines: 10000, 75000, 30000 */
@@ -75,6 +76,9 @@ const struct http_counters *http_server_counters(const struct http_server *serve
  * Any thread. */
 void http_server_stop_accepting(struct http_server *server);
 unsigned http_server_unanswered(const struct http_server *server); /* any thread */
+/* Connections that hold answers, whole or in part, that the system has not taken yet. Any thread;
+ * asked after http_server_unanswered, both 0: everything has left. */
+unsigned http_server_unsent(const struct http_server *server);
 /* Ends the loops (what is unanswered is cut off), joins the threads, frees. */
 void http_server_destroy(struct http_server *server);
 

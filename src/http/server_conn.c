@@ -41,6 +41,13 @@ void server_body_begins(struct server_conn *conn)
 static bool begin_body(struct server_conn *conn, const struct parse_fields *fields)
 {
     const struct http_server *server = conn->loop->server;
+    /* It would be answered in more memory, which those take who do not read. */
+    if ((fields->chunked || fields->content_length) &&
+        atomic_load_explicit(&server->answer_memory, memory_order_relaxed) >
+            server->limits.body_memory) {
+        server_refuse(conn, 503, "the server holds as many answers as it may hold; try again");
+        return false;
+    }
     if (fields->content_length > server->limits.body_bytes) {
         server_refuse_body(conn);
         return false;
@@ -107,7 +114,7 @@ static bool is_reading(const struct server_conn *conn)
 static bool has_room(const struct server_conn *conn)
 {
     return conn->queued < conn->loop->server->limits.pipelined &&
-           conn_unsent(&conn->conn) < SERVER_OUT_HIGH;
+           conn_unsent(&conn->conn) + conn->held_bytes < SERVER_OUT_HIGH;
 }
 
 /* Works on what was read; pauses reading when there is no room for more requests. */
@@ -222,6 +229,7 @@ static void flushed(struct conn *base)
 {
     struct server_conn *conn = conn_of(base);
     struct server_request *first = conn->first;
+    server_count_answers(conn);
     if (conn->phase == LINGER)
         return;
     if (conn->overrun || (base->peer_ended && first && first->streaming)) {
@@ -384,6 +392,8 @@ void server_conn_gone(struct server_conn *conn)
             at = &request->next;
         }
     }
+    conn->held_bytes = 0;
+    server_count_answers(conn);
     tell_gone(conn);
     conn_unref(&conn->conn);
 }

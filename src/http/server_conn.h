@@ -31,8 +31,10 @@
 #define SERVER_STREAM_LOW    (16 * 1024)  /* a stream that was told to wait goes on below it */
 #define SERVER_STREAM_MAX    (16 * 1024 * 1024) /* a stream that does not wait is cut off above it */
 #define SERVER_BODY_IN_BLOCK (8 * 1024)         /* a larger body gets memory of its own */
-#define SERVER_LINGER_MS     5000
-#define SERVER_DATE_BYTES    37
+#define SERVER_ANSWER_SMALL  (8 * 1024) /* answers of a connection that are not counted one by one \
+                                         */
+#define SERVER_LINGER_MS  5000
+#define SERVER_DATE_BYTES 37
 
 struct server_request;
 struct server_loop;
@@ -56,6 +58,9 @@ struct server_conn {
     uint64_t body_left;                  /* of a Content-Length */
     struct server_request *first, **end; /* the queue: complete, not yet sent */
     unsigned queued;
+    size_t held_bytes;                   /* complete answers in the queue: not their turn yet */
+    size_t answer_bytes;                 /* of it and unsent: what server_count_answers last saw */
+    size_t answer_counted;               /* of that, in the server's answer_memory */
     uint64_t read_deadline_ns;           /* of the head or body that is being read; 0: none */
     uint64_t write_deadline_ns, written; /* written: conn.written when it was set */
     uint64_t drained;                    /* while lingering */
@@ -108,6 +113,7 @@ struct server_loop {
 
     /* written by this loop's thread alone, read by any */
     _Atomic unsigned unanswered;
+    _Atomic unsigned unsent; /* connections that hold an answer */
     struct http_counters counters;
 };
 
@@ -123,7 +129,8 @@ struct http_server {
 
     /* atomic */
     _Atomic unsigned connections;
-    _Atomic uint64_t body_memory; /* bytes of bodies in memory of their own */
+    _Atomic uint64_t body_memory;   /* bytes of bodies in memory of their own */
+    _Atomic uint64_t answer_memory; /* bytes of answers that are not small and not sent */
     _Atomic bool stopping;
     struct http_counters sum; /* what http_server_counters gives out */
 };
@@ -165,6 +172,8 @@ void server_body_filled(struct server_conn *conn, size_t n);       /* they have 
 void server_body_forget(struct server_request *request, bool all); /* all: keeps no memory */
 
 /* answer.c */
+/* Counts what the connection holds of answers, after that has changed. */
+void server_count_answers(struct server_conn *conn);
 /* Where the request's answer goes now: the connection, or what is held back. */
 struct buf *server_answer_target(struct server_request *request);
 /* body_bytes < 0: a stream. */

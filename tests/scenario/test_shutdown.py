@@ -1,6 +1,9 @@
 """Stopping: in time, with nothing lost, whatever the stores do."""
 
+import json
+import re
 import signal
+import socket
 import sqlite3
 import threading
 import time
@@ -193,3 +196,27 @@ sinks: {main: {kind: sqlite}}
     weir.process.send_signal(signal.SIGHUP)
     wait_for(lambda: weir.post({"id": "b"}, headers=new).status_code == 202, "the new token works")
     assert weir.post({"id": "c"}, headers=old).status_code == 401
+
+
+def test_a_large_answer_leaves_whole(gateway):
+    """Its client reads slowly; the kernel takes only a part of it at once."""
+    weir = gateway()
+    raw = socket.socket()
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    raw.connect(("127.0.0.1", weir.port))
+    raw.settimeout(20 * SLOW)
+    n = 100_000
+    body = b'{"a":1}\n' * n
+    raw.sendall(b"POST /v1/streams/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+                b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    wait_for(lambda: weir.status()["answers"].get("202"), "it is answered")
+    weir.process.send_signal(signal.SIGTERM)
+    wait_closed(weir)
+    got = bytearray()
+    while piece := raw.recv(65536):
+        got += piece
+    head, text = bytes(got).split(b"\r\n\r\n", 1)
+    assert len(text) == int(re.search(rb"Content-Length: (\d+)", head)[1])
+    assert len(json.loads(text)["records"]) == n
+    raw.close()
+    assert weir.process.wait(30 * SLOW) == 0
