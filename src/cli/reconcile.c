@@ -61,6 +61,7 @@ struct command {
     struct sink *sinks[CONFIG_SINKS_MAX];
     struct buf skipped;
     struct reconcile_print print;
+    unsigned n_compared; /* sinks' streams */
     /* the comparison under way */
     const char *sink, *stream;
 };
@@ -259,6 +260,7 @@ static int compare(struct command *command, size_t sink, size_t stream)
         skip(command, why);
         return CLI_DONE;
     }
+    command->n_compared++;
     reconcile_print_comparison(&command->print, command->sink, command->stream,
                                command->ids ? command->ids_path : primary);
     int rc = run_comparison(command, sink, stream, number, &result, &diag);
@@ -282,6 +284,8 @@ static int compare_all(struct command *command)
             code = one > code ? one : code;
         }
     }
+    if (command->n_compared == 0 && code == CLI_DONE) /* which proves nothing */
+        say("nothing was compared; a list of the ids that must be there: --ids FILE", code);
     return reconcile_print_end(&command->print, &command->skipped, code);
 }
 

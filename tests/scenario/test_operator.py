@@ -74,6 +74,15 @@ def test_dead_letters_of_a_sink_that_there_is_not(weir):
     assert "no dead letters" in weir.run("dead", "show", "--data", weir.data, "1", check=1).stderr
 
 
+def test_a_comparison_of_nothing_says_that_it_proves_nothing(weir):
+    answer = weir.post({"id": "a"}, query="?ack=stored").json()
+    assert "nothing was compared" in weir.run("reconcile", "--data", weir.data, check=0).stderr
+    ids = weir.folder / "ids"
+    ids.write_text(json.dumps({"stream": "events", "id": "a", "version": answer["version"]}) + "\n")
+    done = weir.run("reconcile", "--data", weir.data, "--ids", ids, check=0)
+    assert "1 equal" in done.stdout and not done.stderr
+
+
 def test_a_replay_that_is_refused_again_says_so(gateway):
     weir = gateway(start=False)
     weir.data.mkdir()
