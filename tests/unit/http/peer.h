@@ -230,6 +230,14 @@ static inline void peer_send(int fd, const void *p, size_t n)
     }
 }
 
+/* Closes so that the server meets an error (RST). */
+static inline void peer_reset(int fd)
+{
+    struct linger hard = {1, 0};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    close(fd);
+}
+
 static inline void peer_say(int fd, const char *text)
 {
     peer_send(fd, text, strlen(text));
