@@ -69,6 +69,12 @@ static void one(struct dead_job *dead, uint64_t number)
     buf_put_char(&dead->failures, '}');
 }
 
+/* What takes long ends early then. */
+static bool stopping(const struct gateway *gateway)
+{
+    return atomic_load_explicit(&gateway->stopping, memory_order_relaxed);
+}
+
 static void dead_work(struct job *job)
 {
     struct gateway *gateway = job->loop->gateway;
@@ -89,8 +95,16 @@ static void dead_work(struct job *job)
             problem_set(&job->problem, 503, weir_err_name(err), "%s", diag.text);
             goto out;
         }
-        for (size_t i = 0; i < dead.n; i++)
+        size_t i = 0;
+        for (; i < dead.n && !stopping(gateway); i++)
             one(&dead, dead.numbers[i]);
+        if (i < dead.n) {
+            problem_set(&job->problem, 503, pressure_name(PRESSURE_STOPPING),
+                        "weir is stopping: %zu of %zu dead letters were looked at, the others are "
+                        "as they were",
+                        i, dead.n);
+            goto out;
+        }
     }
     dead_stats(dead.dead, &left, &bytes);
     buf_printf(&job->body, "{\"done\":%llu,\"failed\":%llu,\"left\":%llu,\"failures\":[",

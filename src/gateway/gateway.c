@@ -347,11 +347,11 @@ static void fence_loops(struct gateway *gateway)
     }
 }
 
-static void close_lane(struct lane **lane, uint32_t deadline_ms)
+/* The pointer stays as it is: a loop may read it, and then submits nothing (see job.c). */
+static void end_lane(struct lane *lane)
 {
-    if (*lane)
-        lane_close(*lane, deadline_ms);
-    *lane = NULL;
+    if (lane)
+        lane_close(lane, 0);
 }
 
 /* A call into a store cannot be broken off: one that is not back by now may hang for ever. */
@@ -375,7 +375,7 @@ static void close_sink(struct gateway_sink *sink)
              sink->config->name);
         return; /* with its lane, whose thread is in it: both end with the process */
     }
-    close_lane(&sink->lane, 0);
+    end_lane(sink->lane);
     if (sink->sink) {
         read_sessions_close(sink);
         sink->config->ops->close(sink->sink);
@@ -386,9 +386,9 @@ static void close_sink(struct gateway_sink *sink)
 static void gateway_close(struct gateway *gateway, uint32_t deadline_ms)
 {
     /* The loops go last of what posts to them: another thread may still be inside loop_post. */
-    close_lane(&gateway->read_lane, 0);
-    close_lane(&gateway->status_lane, 0);
-    close_lane(&gateway->admin_lane, 0);
+    end_lane(gateway->status_lane); /* before the others, at which its work looks */
+    end_lane(gateway->read_lane);
+    end_lane(gateway->admin_lane);
     housekeep_stop(gateway);
     if (gateway->delivery) {
         atomic_store_explicit(&gateway->delivers, false, memory_order_release);
@@ -514,7 +514,8 @@ void gateway_stop(struct gateway *gateway)
     intake_give_up(gateway);
     wait_answered(gateway, now + drain_ns * 3 / 4);
 
-    /* From here on no loop gives the log anything: the fence is behind the last that did. */
+    /* From here on no loop gives the log or a lane anything: the fence is behind the last that did.
+     */
     housekeep_stop(gateway);
     atomic_fetch_or_explicit(&gateway->pressure.blocked, 1u << PRESSURE_STOPPING,
                              memory_order_relaxed);

@@ -51,11 +51,19 @@ static void finish(struct lane_task *task, enum lane_completion how)
     loop_post(job->target, &job->message);
 }
 
+/* The lanes end before the loops do. Relaxed: who ends them lets each loop pass a fence behind the
+ * bit. */
+static bool lanes_end(const struct gateway *gateway)
+{
+    uint32_t blocked = atomic_load_explicit(&gateway->pressure.blocked, memory_order_relaxed);
+    return blocked & 1u << PRESSURE_STOPPING;
+}
+
 void job_submit(struct lane *lane, struct job *job)
 {
     job->task.run = run;
     job->task.finish = finish;
-    int err = lane_submit(lane, NULL, &job->task);
+    int err = lanes_end(job->loop->gateway) ? WEIR_CLOSED : lane_submit(lane, NULL, &job->task);
     if (err) {
         reply_busy(job->loop, job->request, err == WEIR_CLOSED ? PRESSURE_STOPPING : PRESSURE_LANE);
         job_free(job);

@@ -223,3 +223,65 @@ def test_a_large_answer_leaves_whole(gateway):
     assert len(json.loads(text)["records"]) == n
     raw.close()
     assert weir.process.wait(30 * SLOW) == 0
+
+
+def test_requests_that_come_while_it_ends_are_answered(gateway):
+    """Connections whose requests were half sent; each is completed at another moment of the stop, which a
+    hanging store makes long."""
+    weir = gateway(config=CONFIG.replace("kind: sqlite", "kind: sqlite, busy_timeout: 60s"))
+    weir.post({"id": "first"}, query="?ack=stored")
+    lock = sqlite3.connect(weir.data / "main.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    weir.post({"id": "b"})
+    wait_for(lambda: weir.status()["consumers"][0]["lag"], "it is being written")
+    paths = ["/v1/status", "/metrics", "/v1/streams/events/first", "/readyz"]
+    raws = []
+    for i in range(80):
+        raws.append(weir.socket())
+        raws[-1].sendall(b"GET %s HTTP/1.1\r\nHost: x\r\n" % paths[i % 4].encode())
+    wait_for(lambda: weir.get("/healthz").ok, "the loops have read it")
+    weir.process.send_signal(signal.SIGTERM)
+    wait_closed(weir)
+    answered = 0
+    for raw in raws:
+        try:
+            weir.process.wait(0.08)  # at another moment
+            break
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            raw.sendall(b"\r\n")
+            answer = raw.recv(65536)
+        except ConnectionError:
+            continue  # it has just ended
+        assert not answer or answer.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 503 ")), answer
+        answered += bool(answer)
+    assert weir.process.wait(30 * SLOW) == 0
+    weir._joined()
+    assert answered > 10
+    lock.execute("ROLLBACK")
+    for raw in raws:
+        raw.close()
+
+
+def test_a_long_replay_of_dead_letters_ends_early(gateway):
+    weir = gateway()
+    weir.post({"id": "first"}, query="?ack=stored")
+    with sqlite3.connect(weir.data / "main.db") as db:
+        db.execute("CREATE TRIGGER t BEFORE INSERT ON events BEGIN SELECT raise(ABORT, 'no'); END")
+    n = 20_000
+    weir.post([{"id": str(i)} for i in range(n)])
+    dead = lambda: weir.status()["sinks"][0]["dead_letters"]  # noqa: E731
+    wait_for(lambda: dead() == n, "all are dead letters", 60)
+    with sqlite3.connect(weir.data / "main.db") as db:
+        db.execute("DROP TRIGGER t")
+    db.close()
+    replay = subprocess.Popen([weir.binary, "dead", "replay", "--all", "--data", weir.data], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    wait_for(lambda: dead() < n, "it has begun")
+    weir.stop()
+    said = replay.communicate()[0]
+    assert replay.returncode == 3 and "stopping" in said, said
+    weir.start()
+    assert 0 < dead() < n
+    assert dead() + weir.count() - 1 in (n, n + 1)  # one may have been stored and not dropped yet
