@@ -1,23 +1,16 @@
 """The ladder: from a server that does nothing with a record to one that has it in SQLite before it answers.
 Interleaved rounds: every server once per round, in random order, a fresh process and a fresh folder each."""
 import random
-import resource
 import shutil
 import time
 from statistics import median
 
-from servers import CPUS, FluentBit, Nginx, Program, Weir, busy_s, groups
+from servers import CPUS, FluentBit, Nginx, Program, Weir, busy_s, children_s, groups
 
 CONNECTIONS = (64, 250, 2000)
 
 
 DISTURBED = 0.1
-
-
-def children_s():
-    """CPU time of the generators that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 class Ladder:

@@ -3,6 +3,7 @@ id; and what /proc says of them."""
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -41,6 +42,12 @@ def busy_s():
     with open("/proc/stat") as stat:
         user, nice, system, _, _, irq, softirq, steal = map(int, stat.readline().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICK
+
+
+def children_s():
+    """CPU time of the generators that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Server:

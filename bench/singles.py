@@ -8,7 +8,7 @@ import subprocess
 import time
 from statistics import median
 
-from servers import Program, Weir, free_port, wait_until
+from servers import Program, Weir, children_s, free_port
 
 ORDER = ('{"id":"01KBASR13K0000000007","order_no":"01KBASR13K0000000007","address_id":123321123321123,'
          '"merchant_id":123321123321123,"user_id":123321123321123,"order_amount":123123}')
@@ -19,7 +19,7 @@ LONE_GROUP_BYTES = 80 + 24 + 24 + 20 + 20 + 170 + 6 + 8
 def wrk(bench, url, connections, seconds):
     script = bench.work / "post.lua"
     script.write_text(f"wrk.method='POST'\nwrk.body='{ORDER}'\nwrk.headers['Content-Type']='application/json'\n")
-    out = subprocess.run(["wrk", "-t", str(bench.threads), "-c", str(connections), "-d", f"{max(1, round(seconds))}s",
+    out = subprocess.run(["wrk", "-t", str(bench.threads), "-c", str(connections), "-d", f"{seconds}s",
                           "-s", str(script), url + "/v1/streams/events"], text=True, capture_output=True, check=True)
     return float(re.search(r"Requests/sec:\s+([\d.]+)", out.stdout).group(1))
 
@@ -30,27 +30,30 @@ def generator(bench):
         print("\nwrk is not installed: weir load is not compared with it.")
         return
     print(f"\nGenerator: weir load against wrk on the bare libmicrohttpd server, {bench.threads} threads each\n")
-    rows = []
+    rows, seconds = [], max(1, round(bench.seconds))  # wrk takes whole seconds
     with Program(bench.work / "generator", "libmicrohttpd", bench.programs / "mhd_server") as server:
         for connections in (64, 250):
-            ours, theirs = [], []
+            rates, costs = {"ours": [], "wrk": []}, {"ours": [], "wrk": []}
             for number in range(bench.rounds):
-                def take_ours():
-                    ours.append(bench.load(server.url, "--closed", "--connections", connections,
-                                           "--duration", bench.seconds)["rate_per_s"])
-
-                def take_theirs():
-                    theirs.append(wrk(bench, server.url, connections, bench.seconds))
-                for take in ((take_ours, take_theirs) if number % 2 else (take_theirs, take_ours)):
-                    take()
-                bench.report.line("generator", connections=connections, round=number, weir_load=ours[-1],
-                                  wrk=theirs[-1])
+                for which in (("ours", "wrk") if number % 2 else ("wrk", "ours")):
+                    cpu = children_s()
+                    if which == "ours":
+                        rate = bench.load(server.url, "--closed", "--connections", connections,
+                                          "--duration", seconds)["rate_per_s"]
+                    else:
+                        rate = wrk(bench, server.url, connections, seconds)
+                    rates[which].append(rate)
+                    costs[which].append((children_s() - cpu) * 1e6 / (rate * seconds))
+                ours, theirs = rates["ours"], rates["wrk"]
+                bench.report.line("generator", connections=connections, round=number, weir_load=ours[-1], wrk=theirs[-1],
+                                  weir_load_cpu_us=costs["ours"][-1], wrk_cpu_us=costs["wrk"][-1])
                 bench.progress(f"generator, {connections} connections: weir load {ours[-1]:.0f}/s, wrk {theirs[-1]:.0f}/s")
-            rows.append([connections, f"{median(ours):.0f}", f"{median(theirs):.0f}"])
+            rows.append([connections, f"{median(ours):.0f}", f"{median(theirs):.0f}", f"{median(costs['ours']):.2f}",
+                         f"{median(costs['wrk']):.2f}"])
             bench.report.verdict(f"weir load / wrk, {connections} connections",
                                  [a / b for a, b in zip(ours, theirs)], 0.9, value=median(ours) / median(theirs))
     bench.progress("")
-    bench.report.table(rows, ["connections", "weir load", "wrk"])
+    bench.report.table(rows, ["connections", "weir load/s", "wrk/s", "weir load CPU us/req", "wrk CPU us/req"])
 
 
 def lone(bench):
