@@ -156,6 +156,8 @@ static struct intake *intake_of(struct gateway_loop *loop, const struct gateway_
     if (!intake)
         return NULL;
     ingest_take(ingest, intake->records, text);
+    /* What the log holds of each record beside its doc, which the body is charged for twice. */
+    intake->charged_bytes += text_bytes + n * attributes.n;
     if (attributes.n)
         for (uint32_t i = 0; i < n; i++)
             intake->records[i].attributes = attributes;

@@ -116,3 +116,22 @@ def test_many_clients_each_get_their_own_answer(weir):
         thread.join()
     assert not wrong
     weir.wait_count(16 * 60)
+
+
+def test_what_waits_is_charged_with_all_that_it_holds(gateway):
+    """A small body may be much in the log: ids that weir gives, and the trace of the request at each record."""
+    weir = gateway(config=TWO.replace("id: /id, ", "").replace("1s", "30s"))
+    weir.post({}, query="?ack=everywhere")
+    lock = locked(weir, "main")
+    n, state = 1000, "a=" + "x" * 500
+    answers = []
+    headers = {"traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01", "tracestate": state}
+    client = threading.Thread(
+        target=lambda: answers.append(weir.post([{}] * n, query="?ack=stored", headers=headers)))
+    client.start()
+    used = lambda: weir.get("/v1/status").json()["memory"]["used_bytes"]  # noqa: E731
+    wait_for(lambda: used() > n * (len(state) + 55 + 36), "it is charged")
+    lock.execute("ROLLBACK")
+    client.join(30 * SLOW)
+    assert answers[0].status_code == 201
+    wait_for(lambda: used() == 0, "and given back")
