@@ -64,7 +64,8 @@ char *config_text(struct config_reader *reader, const char *name, const struct y
 void config_unknown(struct config_reader *reader, unsigned line, const char *what,
                     struct slice name, const char *const *known);
 
-/* Streams and sinks are named by this: 1 to 64 of a-z A-Z 0-9 _ . -, not "." or "..". */
+/* Streams and sinks are named by this: 1 to 64 of a-z A-Z 0-9 _ . -, the first not a point: names
+ * become files and parts of addresses. */
 bool config_name_good(struct slice name);
 
 struct config *config_blank(const char *data);       /* all defaults, no streams, no sinks */

@@ -178,7 +178,8 @@ void config_read_sinks(struct config_reader *reader, const struct yaml_node *nod
         const struct yaml_node *key = node->keys[i];
         if (!config_name_good(key->scalar))
             config_problem(reader, key->line,
-                           "the sink's name \"%.64s\" is not 1 to 64 of a-z A-Z 0-9 _ . -",
+                           "the sink's name \"%.64s\" is not 1 to 64 of a-z A-Z 0-9 _ . - (the "
+                           "first not a point)",
                            key->scalar.p);
         if (i == CONFIG_SINKS_MAX) {
             config_problem(reader, key->line, "more than %d sinks", CONFIG_SINKS_MAX);

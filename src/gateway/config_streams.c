@@ -134,7 +134,8 @@ void config_read_streams(struct config_reader *reader, const struct yaml_node *n
         const struct yaml_node *key = node->keys[i];
         if (!config_name_good(key->scalar))
             config_problem(reader, key->line,
-                           "the stream's name \"%.64s\" is not 1 to 64 of a-z A-Z 0-9 _ . -",
+                           "the stream's name \"%.64s\" is not 1 to 64 of a-z A-Z 0-9 _ . - (the "
+                           "first not a point)",
                            key->scalar.p);
         if (i == STREAMS_MAX) {
             config_problem(reader, key->line, "more than %d streams", STREAMS_MAX);

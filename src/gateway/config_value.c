@@ -82,7 +82,7 @@ void config_unknown(struct config_reader *reader, unsigned line, const char *wha
 
 bool config_name_good(struct slice name)
 {
-    if (name.n == 0 || name.n > 64 || slice_is(name, ".") || slice_is(name, ".."))
+    if (name.n == 0 || name.n > 64 || name.p[0] == '.')
         return false;
     for (size_t i = 0; i < name.n; i++) {
         char c = name.p[i];

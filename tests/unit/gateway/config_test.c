@@ -282,6 +282,7 @@ static void test_sinks(void **state)
     bad("version: 1\nsinks:\n  main:\n    kind: 'null'\n    delay: soon\n", 5, "\"soon\"");
     bad("version: 1\nsinks: {ma/in: {kind: sqlite}}\n", 2, "\"ma/in\" is not 1 to 64 of");
     bad("version: 1\nsinks: {'..': {kind: sqlite}}\n", 2, "is not 1 to 64 of");
+    bad("version: 1\nsinks: {.main: {kind: sqlite}}\n", 2, "the first not a point");
     struct buf text = {0};
     buf_put_str(&text, "version: 1\nsinks:\n");
     for (unsigned i = 0; i < 64; i++)
