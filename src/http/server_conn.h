@@ -31,10 +31,9 @@
 #define SERVER_STREAM_LOW    (16 * 1024)  /* a stream that was told to wait goes on below it */
 #define SERVER_STREAM_MAX    (16 * 1024 * 1024) /* a stream that does not wait is cut off above it */
 #define SERVER_BODY_IN_BLOCK (8 * 1024)         /* a larger body gets memory of its own */
-#define SERVER_ANSWER_SMALL  (8 * 1024) /* answers of a connection that are not counted one by one \
-                                         */
-#define SERVER_LINGER_MS  5000
-#define SERVER_DATE_BYTES 37
+#define SERVER_ANSWER_SMALL  (8 * 1024)         /* so much unsent is not counted over the server */
+#define SERVER_LINGER_MS     5000
+#define SERVER_DATE_BYTES    37
 
 struct server_request;
 struct server_loop;
