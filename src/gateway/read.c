@@ -60,9 +60,23 @@ static void read_failed(struct job *job, const struct gateway_stream *stream, in
     }
 }
 
+/* Records that were read for clients who do not take them. */
+static bool answers_full(const struct gateway *gateway)
+{
+    /* Acquire: the first requests may come before the server's address is known here. */
+    return atomic_load_explicit(&gateway->running, memory_order_acquire) &&
+           http_server_answers_full(gateway->server);
+}
+
 static void read_work(struct job *job)
 {
     struct gateway *gateway = job->loop->gateway;
+    if (answers_full(gateway)) {
+        problem_set(&job->problem, 503, pressure_name(PRESSURE_MEMORY),
+                    "answers that are not read yet hold as much memory as they may");
+        job->problem.retry_after_s = pressure_refuse(&gateway->pressure, PRESSURE_MEMORY, 0);
+        return;
+    }
     const struct gateway_stream *stream = &gateway->streams[job->index];
     struct gateway_sink *sink = &gateway->sinks[stream->config->primary];
     struct sink_row row;

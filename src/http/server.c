@@ -363,6 +363,12 @@ unsigned http_server_unsent(const struct http_server *server)
     return sum;
 }
 
+bool http_server_answers_full(const struct http_server *server)
+{
+    return atomic_load_explicit(&server->answer_memory, memory_order_relaxed) >
+           server->limits.body_memory;
+}
+
 const struct http_counters *http_server_counters(const struct http_server *server)
 {
     /* The sums are the server's only to be read; whoever asks brings them up to date. */

@@ -42,9 +42,7 @@ static bool begin_body(struct server_conn *conn, const struct parse_fields *fiel
 {
     const struct http_server *server = conn->loop->server;
     /* It would be answered in more memory, which those take who do not read. */
-    if ((fields->chunked || fields->content_length) &&
-        atomic_load_explicit(&server->answer_memory, memory_order_relaxed) >
-            server->limits.body_memory) {
+    if ((fields->chunked || fields->content_length) && http_server_answers_full(server)) {
         server_refuse(conn, 503, "the server holds as many answers as it may hold; try again");
         return false;
     }

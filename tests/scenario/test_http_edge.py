@@ -205,3 +205,26 @@ def test_a_client_that_never_reads_harms_nobody(weir):
         for n in range(100):
             assert weir.post({"id": f"x{n}"}).status_code == 202
     weir.wait_count(100)
+
+
+def test_records_that_are_read_by_the_deaf_are_bounded(gateway):
+    """Each asks for large records and reads none of them: the others get 503, and all is well once they leave."""
+    weir = gateway(config="version: 1\nlimits: {body: 2MiB, memory: 8MiB}\nstreams: {events: {id: /id}}\n"
+                          "sinks: {main: {kind: sqlite}}\n")
+    weir.post({"id": "large", "text": "x" * (1 << 20)}, query="?ack=stored")
+    deaf = []
+
+    def refused():
+        if len(deaf) < 200:
+            raw = socket.socket()
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            raw.connect(("127.0.0.1", weir.port))
+            raw.sendall(b"GET /v1/streams/events/large HTTP/1.1\r\nHost: x\r\n\r\n" * 8)
+            deaf.append(raw)
+        return weir.get("/v1/streams/events/large").status_code == 503
+
+    wait_for(refused, "it is refused")
+    assert weir.get("/healthz").ok
+    for raw in deaf:
+        raw.close()
+    wait_for(lambda: weir.get("/v1/streams/events/large").ok, "it is read again")

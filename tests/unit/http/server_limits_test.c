@@ -208,6 +208,7 @@ static void test_memory_for_answers_is_bounded(void **state)
         assert_true(peer_read_all(other, &all));
         assert_string_equal(peer_statuses(&all), "503");
         assert_non_null(strstr(buf_str(&all), "\r\nRetry-After: "));
+        assert_true(http_server_answers_full(peer.server));
         close(other);
         if (round == 1)
             peer_reset(fd); /* to nobody: the memory comes back all the same */
@@ -216,6 +217,7 @@ static void test_memory_for_answers_is_bounded(void **state)
         for (int i = 0; i < 3 && round != 1; i++)
             peer_read_answer(fd, &answer, false);
         PEER_WAIT(http_server_unsent(peer.server) == 0);
+        assert_false(http_server_answers_full(peer.server));
         other = peer_connect();
         peer_say(other, POST("/echo") "Content-Length: 1\r\n\r\nx");
         peer_read_answer(other, &answer, false);
