@@ -5,6 +5,9 @@
  * in flight, or a log that ended) on its own condition; `waiting` says which, and whoever puts
  * something into the inbox ends that wait.
  *
+ * While no answer waits for a sink, reads that do not fill up keep PACE_NS apart: the first record
+ * after a silence goes at once, and under load a read brings many groups instead of one.
+ *
  * Stopping: no new calls; calls in flight may finish until the deadline. If one does not (a store
  * that hangs), the thread ends anyway: the consumer is `abandoned`, and the last call to finish
  * frees it. */
@@ -19,6 +22,7 @@
 
 #define POLL_RECORDS 2048
 #define POLL_MS      1000
+#define PACE_NS      UINT64_C(5000000)
 #define LOG_RETRY_NS UINT64_C(1000000000)
 #define SECOND_NS    UINT64_C(1000000000)
 
@@ -117,6 +121,7 @@ static void take_inbox(struct consumer *c)
     struct call *call = c->inbox;
     c->inbox = c->inbox_last = NULL;
     c->waiting = WAITING_NOT;
+    c->hurried = false;
     pthread_mutex_unlock(&c->mutex);
     uint64_t now_ns = call ? clock_mono_ns() : 0;
     while (call) {
@@ -228,7 +233,7 @@ static void log_works(struct consumer *c)
 static bool begin_wait(struct consumer *c, enum waiting where)
 {
     pthread_mutex_lock(&c->mutex);
-    bool idle = !c->inbox && !c->stop;
+    bool idle = !c->inbox && !c->stop && !c->hurried;
     if (idle)
         c->waiting = where;
     pthread_mutex_unlock(&c->mutex);
@@ -259,10 +264,14 @@ static void read_log(struct consumer *c, uint64_t next_ns, uint64_t now_ns)
         return;
     }
     log_works(c);
-    if (result.what == LOG_RECORDS)
+    c->paced_ns = 0;
+    if (result.what == LOG_RECORDS) {
+        if (c->polled.n < POLL_RECORDS)
+            c->paced_ns = clock_mono_ns() + PACE_NS;
         hand_out(c);
-    else if (result.what == LOG_REVOKED)
+    } else if (result.what == LOG_REVOKED) {
         revoke(c, result.partition);
+    }
 }
 
 static void wait_here(struct consumer *c, uint64_t until_ns)
@@ -276,6 +285,14 @@ static void wait_here(struct consumer *c, uint64_t until_ns)
             break;
     c->waiting = WAITING_NOT;
     pthread_mutex_unlock(&c->mutex);
+}
+
+/* Whether the next read is put off. Looked at after `hurried` was reset: who hurries later ends the
+ * wait, who hurried before is seen waiting. */
+static bool paced(const struct consumer *c, uint64_t now_ns)
+{
+    const struct delivery_events *events = &c->delivery->config.events;
+    return now_ns < c->paced_ns && events->waited_for && !events->waited_for(events->context);
 }
 
 static bool room(const struct consumer *c)
@@ -316,9 +333,12 @@ static void *consumer_run(void *argument)
             uint64_t next = feed_next_ns(&c->feeds[i]);
             next_ns = next < next_ns ? next : next_ns;
         }
-        if (!c->log_ended && now_ns >= c->log_retry_ns && room(c)) {
+        bool later = paced(c, now_ns);
+        if (!c->log_ended && now_ns >= c->log_retry_ns && !later && room(c)) {
             read_log(c, next_ns, now_ns);
         } else {
+            if (later && c->paced_ns < next_ns)
+                next_ns = c->paced_ns;
             if (!c->log_ended && c->log_retry_ns > now_ns && c->log_retry_ns < next_ns)
                 next_ns = c->log_retry_ns;
             if (next_ns > now_ns && begin_wait(c, WAITING_HERE))
@@ -411,6 +431,15 @@ void consumer_wake(struct consumer *c)
     else if (c->waiting == WAITING_HERE)
         pthread_cond_signal(&c->wake);
     c->waiting = WAITING_NOT;
+}
+
+void consumer_hurry(struct consumer *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->hurried = true;
+    if (c->waiting == WAITING_HERE)
+        consumer_wake(c);
+    pthread_mutex_unlock(&c->mutex);
 }
 
 void consumer_ask_stop(struct consumer *c, uint64_t deadline_ns)

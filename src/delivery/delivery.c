@@ -207,6 +207,12 @@ static uint64_t get(const _Atomic uint64_t *figure)
     return atomic_load_explicit(figure, memory_order_relaxed);
 }
 
+void delivery_hurry(struct delivery *d)
+{
+    for (size_t i = 0; i < d->config.n_consumers; i++)
+        consumer_hurry(d->consumers[i]);
+}
+
 bool delivery_breaker_open(const struct delivery *d, unsigned sink)
 {
     return d->feeds[sink] &&

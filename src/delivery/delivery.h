@@ -61,6 +61,10 @@ struct delivery_events {
     void (*report)(
         void *context,
         const char *text); /* breaker opened or closed, dead letter, cap reached; any thread */
+    /* Whether anybody waits for a settlement; NULL: somebody always does. While nobody does, the
+     * log is read a few milliseconds late, so that a busy gateway's consumers do not wake for every
+     * group. Any thread; must not block. */
+    bool (*waited_for)(void *context);
 };
 
 struct delivery_config {
@@ -103,6 +107,9 @@ int delivery_start(const struct delivery_config *config, struct delivery **out, 
  * The lanes and sinks stay the caller's. A call that has not ended by then is left to its lane: the
  * log may be closed, but the sink only after lane_close, which waits for it. */
 void delivery_stop(struct delivery *delivery, uint32_t deadline_ms);
+/* Somebody waits now: a read of the log that was put off happens at once. Call it after waited_for
+ * would say so. Any thread; a short lock. */
+void delivery_hurry(struct delivery *delivery);
 bool delivery_breaker_open(const struct delivery *delivery,
                            unsigned sink); /* any thread, never blocks */
 void delivery_sink_stats(struct delivery *delivery, unsigned sink, struct delivery_sink_stats *out);

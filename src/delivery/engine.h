@@ -149,12 +149,13 @@ struct consumer {
     uint64_t settled_now;  /* since count_settled */
     bool log_ended;        /* corrupt: no more reading */
     uint64_t log_retry_ns; /* after a failed read; 0: it works */
+    uint64_t paced_ns;     /* while nobody waits, no read before this */
 
     pthread_mutex_t mutex; /* guards the inbox and the words for people */
     pthread_cond_t wake;
     struct call *inbox, *inbox_last;
     enum waiting waiting;
-    bool stop, abandoned;
+    bool stop, abandoned, hurried;
     uint64_t deadline_ns;
     unsigned calls; /* submitted and not in the inbox yet */
     bool stopped;
@@ -185,6 +186,7 @@ void delivery_report(struct delivery *d, const char *format, ...)
 struct consumer *consumer_create(struct delivery *d, const struct delivery_consumer *config);
 void consumer_destroy(struct consumer *c); /* no thread, no calls */
 int consumer_start(struct consumer *c, struct diag *diag);
+void consumer_hurry(struct consumer *c); /* any thread */
 void consumer_ask_stop(struct consumer *c, uint64_t deadline_ns);
 /* Joins. False: calls are still in flight; the last one frees it. */
 bool consumer_join(struct consumer *c);

@@ -214,7 +214,10 @@ static int start_delivery(struct gateway *gateway, struct diag *diag)
         .n_streams = gateway->meta.n_streams,
         .dead_max_bytes = config->limits.dead_bytes,
         .inflight_bytes = INFLIGHT_BYTES,
-        .events = {.context = gateway, .settled = intake_settled, .report = on_report},
+        .events = {.context = gateway,
+                   .settled = intake_settled,
+                   .report = on_report,
+                   .waited_for = intake_waited_for},
     };
     int err = delivery_start(&start, &gateway->delivery, diag);
     if (err == 0) /* release: who sees it may use `delivery` */

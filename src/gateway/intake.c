@@ -235,6 +235,8 @@ void intake_durable(void *context, struct body *bodies)
     *enter_end = NULL;
     if (enter) {
         ack_enter(gateway->acks, enter, &refused);
+        if (atomic_load_explicit(&gateway->delivers, memory_order_acquire))
+            delivery_hurry(gateway->delivery);
         while (refused) {
             struct intake *intake = CONTAINER_OF(refused, struct intake, waiter);
             refused = refused->next;
@@ -255,6 +257,12 @@ static void post_waiters(struct gateway *gateway, struct ack_waiter *chain, enum
         chain_add(&chains, intake);
     }
     chains_post(&chains, gateway->n_loops);
+}
+
+bool intake_waited_for(void *context)
+{
+    const struct gateway *gateway = context;
+    return ack_waiting(gateway->acks) > 0;
 }
 
 void intake_settled(void *context, unsigned sink, const struct settlement *list, size_t n)

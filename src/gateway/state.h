@@ -154,6 +154,7 @@ void routes_handle(void *gateway, struct http_request *request); /* http_server_
 void write_handle(struct gateway_loop *loop, unsigned stream, struct http_request *request);
 void intake_durable(void *gateway, struct body *bodies); /* log_events.durable */
 void intake_settled(void *gateway, unsigned sink, const struct settlement *list, size_t n);
+bool intake_waited_for(void *gateway);               /* delivery_events.waited_for */
 void intake_waiting_init(struct gateway_loop *loop); /* its lists of who waits */
 /* At the end: whoever waits for a sink is answered with what is true. Any thread but a loop's. */
 void intake_give_up(struct gateway *gateway);

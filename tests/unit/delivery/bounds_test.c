@@ -333,6 +333,35 @@ static void a_closed_lane_ends_delivery_there_and_it_can_be_stopped(void **state
     assert_true(stop_ms(60000) < 10000);
 }
 
+static atomic_uint asked;
+
+static bool nobody_waits(void *context)
+{
+    (void)context;
+    atomic_fetch_add(&asked, 1);
+    return false;
+}
+
+/* Reads are put off while nobody waits, and never for good; who hurries is served. */
+static void nothing_stays_behind_while_nobody_waits(void **state)
+{
+    (void)state;
+    stage_create(1, 1, 4);
+    stage->waited_for = nobody_waits;
+    stage_start();
+    for (unsigned i = 0; i < 300; i++) {
+        append_some(1, 10);
+        if (i % 7 == 0)
+            delivery_hurry(stage->delivery);
+        if (i % 50 == 0)
+            WAIT_UNTIL(stage_drained(0));
+    }
+    WAIT_UNTIL(stage_drained(0));
+    assert_int_not_equal(atomic_load(&asked), 0);
+    assert_true(stage->sinks[0].calls < 300 * 4);
+    assert_true(stop_ms(60000) < 10000);
+}
+
 static void a_damaged_log_stops_its_consumer_with_a_reason(void **state)
 {
     (void)state;
@@ -470,6 +499,7 @@ int main(void)
         T(a_lane_that_is_full_delays_and_no_more),
         T(a_lane_full_of_others_is_tried_again),
         T(a_closed_lane_ends_delivery_there_and_it_can_be_stopped),
+        T(nothing_stays_behind_while_nobody_waits),
         T(a_damaged_log_stops_its_consumer_with_a_reason),
         T(a_log_that_cannot_be_read_for_a_while),
         T(a_partition_taken_away_from_many_parts),
