@@ -79,7 +79,8 @@ unsigned http_server_unanswered(const struct http_server *server); /* any thread
 /* Connections that hold answers, whole or in part, that the system has not taken yet. Any thread;
  * asked after http_server_unanswered, both 0: everything has left. */
 unsigned http_server_unsent(const struct http_server *server);
-/* Answers hold as much memory as they may: who is about to make a large one says 503. Any thread. */
+/* Answers hold as much memory as they may: who is about to make a large one says 503. Any thread.
+ */
 bool http_server_answers_full(const struct http_server *server);
 /* Ends the loops (what is unanswered is cut off), joins the threads, frees. */
 void http_server_destroy(struct http_server *server);
