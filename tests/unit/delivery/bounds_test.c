@@ -347,7 +347,7 @@ static void nothing_stays_behind_while_nobody_waits(void **state)
 {
     (void)state;
     stage_create(1, 1, 4);
-    stage->waited_for = nobody_waits;
+    stage->config.events.waited_for = nobody_waits;
     stage_start();
     for (unsigned i = 0; i < 300; i++) {
         append_some(1, 10);

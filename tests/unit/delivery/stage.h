@@ -84,7 +84,6 @@ struct stage {
     _Atomic unsigned told_twice;
     _Atomic bool log_closed;
     char reports[8000];
-    bool (*waited_for)(void *context); /* of the next stage_start */
 
     struct stage_sink sinks[STAGE_SINKS];
     struct lane *lanes[STAGE_SINKS];
@@ -517,7 +516,7 @@ static inline void stage_create(unsigned n_sinks, unsigned threads, unsigned wri
         .n_streams = 2,
         .dead_max_bytes = 1 << 30,
         .inflight_bytes = 32 << 20,
-        .events = {NULL, stage_settled, stage_report, stage->waited_for},
+        .events = {NULL, stage_settled, stage_report, NULL},
     };
 }
 
