@@ -160,12 +160,30 @@ static void not_allowed(struct gateway_loop *loop, struct http_request *request,
     reply(loop, request, 405, PROBLEM_CONTENT_TYPE, slice_of(extra), buf_slice(out));
 }
 
+static void kick_log(struct loop_hook *hook)
+{
+    struct gateway_loop *loop = CONTAINER_OF(hook, struct gateway_loop, kick);
+    if (loop->appended) {
+        loop->appended = false;
+        log_kick(loop->gateway->log);
+    }
+}
+
+/* The hook comes behind the server's own, which may still hand out requests. */
+static void first_request(struct gateway_loop *loop, struct loop *runs_on)
+{
+    loop->loop = runs_on;
+    loop->kick.run = kick_log;
+    loop_hook_add(runs_on, &loop->kick);
+}
+
 void routes_handle(void *context, struct http_request *request)
 {
     struct gateway_loop *loop = loop_of(context, request);
     struct route_match match;
     struct problem problem;
-    loop->loop = request->loop;
+    if (!loop->loop)
+        first_request(loop, request->loop);
     switch (route_find(table, sizeof(table) / sizeof(table[0]), request->method, request->path,
                        &match)) {
     case ROUTE_FOUND:

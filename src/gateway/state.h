@@ -60,7 +60,9 @@ struct gateway_loop { /* its loop thread's own, but for `counters` and `latency_
     struct gateway *gateway;
     unsigned index;
     uint32_t random;
-    struct loop *loop; /* set by the first request */
+    struct loop *loop;     /* set by the first request */
+    struct loop_hook kick; /* at the end of a turn: the log goes on with what was appended */
+    bool appended;         /* in this turn, by somebody who waits */
     struct ingest *ingest;
     struct inflater *inflater; /* made by the first compressed body */
     struct buf answer, attributes;

@@ -217,6 +217,8 @@ static void accept(struct gateway_loop *loop, struct http_request *request, stru
     intake->request = request;
     intake->body.bytes = intake->charged_bytes;
 
+    intake->body.more = true;
+    loop->appended |= !received; /* the log looks after `received` by itself */
     int err = log_append(gateway->log, &intake->body);
     if (err) {
         intake_free(intake);

@@ -35,6 +35,11 @@ int log_append(struct log *log, struct body *body)
     return log->ops->append(log, body);
 }
 
+void log_kick(struct log *log)
+{
+    log->ops->kick(log);
+}
+
 size_t log_body_limit(const struct log *log)
 {
     return log->ops->body_limit(log);

@@ -68,6 +68,7 @@ struct log_ops {
     const char *kind;
     int (*open)(const struct log_config *config, struct log **out, struct diag *diag);
     int (*append)(struct log *log, struct body *body);
+    void (*kick)(struct log *log);
     size_t (*body_limit)(const struct log *log);
     void (*flush)(struct log *log);
     void (*stats)(struct log *log, struct log_stats *out);
@@ -104,6 +105,10 @@ void log_close(struct log *log); /* flushes, saves cursors, frees; readers must 
  * `durable` will be called for it exactly once. Else the body stays the caller's: WEIR_FULL (ring
  * or log), WEIR_TOO_LARGE, WEIR_CLOSED, WEIR_POISONED, WEIR_NO_SPACE. Any thread; never blocks. */
 int log_append(struct log *log, struct body *body);
+/* Ends a series of bodies with `more`: what was appended goes out. A loop calls it once a turn, so
+ * that the log's thread meets the turn's bodies together and not one by one. Any thread; never
+ * blocks. */
+void log_kick(struct log *log);
 size_t
 log_body_limit(const struct log *log); /* the largest sum of ids, keys and docs a body may have */
 void log_flush(struct log *log); /* waits until all appended so far is settled; not on a loop */

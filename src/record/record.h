@@ -62,6 +62,7 @@ struct body {
     struct record *records; /* n of them */
     uint32_t n;
     bool urgent;   /* someone waits for durability: flush now */
+    bool more;     /* others follow at once: the log need not wake before log_kick */
     size_t bytes;  /* what it is charged for in the budget */
     int status;    /* set by the log before `durable` is called: 0 or why not */
     void *encoded; /* the log's own */

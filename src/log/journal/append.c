@@ -60,7 +60,7 @@ int journal_append(struct log *log, struct body *body)
     if (!encoded)
         return WEIR_FULL;
     unit_encode(body->records, body->n, encoded->unit, bytes);
-    bool urgent = body->urgent;
+    bool urgent = body->urgent, more = body->more; /* pushed, it may be gone */
     if (!urgent)
         encoded->appended_ns = clock_mono_ns();
     body->encoded = encoded;
@@ -78,8 +78,14 @@ int journal_append(struct log *log, struct body *body)
     }
     bool much = lazy >= LAZY_MAX ||
                 (!urgent && ring_count(journal->ring) > ring_capacity(journal->ring) / 2);
-    wake(journal, urgent || much);
+    if (!urgent || !more)
+        wake(journal, urgent || much);
     return 0;
+}
+
+void journal_kick(struct log *log)
+{
+    wake(journal_of(log), true);
 }
 
 void journal_flush(struct log *log)

@@ -380,6 +380,7 @@ const struct log_ops log_journal = {
     .kind = "journal",
     .open = journal_open,
     .append = journal_append,
+    .kick = journal_kick,
     .body_limit = journal_body_limit,
     .flush = journal_flush,
     .stats = journal_stats,

@@ -143,6 +143,7 @@ void journal_allow(struct journal *journal, enum refuse why);
 
 /* append.c */
 int journal_append(struct log *log, struct body *body);
+void journal_kick(struct log *log);
 void journal_flush(struct log *log);
 void writer_wake(struct journal *journal);
 struct encoded {          /* body->encoded */

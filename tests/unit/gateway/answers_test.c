@@ -110,8 +110,16 @@ static void fake_stats(struct log *log, struct log_stats *out)
     *out = (struct log_stats){0};
 }
 
-static const struct log_ops fake_ops = {
-    .kind = "fake", .append = fake_append, .position_text = fake_position, .stats = fake_stats};
+static void fake_kick(struct log *log)
+{
+    (void)log;
+}
+
+static const struct log_ops fake_ops = {.kind = "fake",
+                                        .append = fake_append,
+                                        .kick = fake_kick,
+                                        .position_text = fake_position,
+                                        .stats = fake_stats};
 
 /* ---- a gateway around it ---- */
 
