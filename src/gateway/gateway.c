@@ -247,8 +247,13 @@ static unsigned choose_loops(const struct config *config)
     struct cpu_count cpus;
     unsigned loops = config->loops;
     cpu_count(&cpus);
+    /* Half of the CPUs: log, consumers and lanes want the others. Measured on two CPUs, one loop
+     * takes more than two at every ack level but `stored` on few connections, with shorter tails.
+     */
     if (loops == 0)
-        loops = cpus.usable < LOOPS_DEFAULT ? cpus.usable : LOOPS_DEFAULT;
+        loops = cpus.usable / 2 < LOOPS_DEFAULT ? cpus.usable / 2 : LOOPS_DEFAULT;
+    if (loops == 0)
+        loops = 1;
     return loops < GATEWAY_LOOPS_MAX ? loops : GATEWAY_LOOPS_MAX;
 }
 
