@@ -46,7 +46,7 @@ def test_a_store_locked_for_30_s_delays_only_itself(gateway):
     lock = sqlite3.connect(weir.data / "copy.db", isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
     n = feed_while(weir, HOLD_S)
-    assert lag(weir, "copy") >= n  # it shows
+    wait_for(lambda: lag(weir, "copy") >= n, "it shows")
     wait_for(lambda: weir.count("main") == n + 1, "the other store is not delayed")
     assert weir.count("copy") == 1
     assert sink(weir, "copy")["breaker_open"] and "lock" in sink(weir, "copy")["last_error"].lower()
@@ -81,7 +81,7 @@ def test_a_store_that_cannot_be_written_for_30_s(gateway):
     weir.start()
     n = feed_while(weir, HOLD_S)
     wait_for(lambda: weir.count("main") == n + 1, "the other store is not delayed")
-    assert lag(weir, "copy") >= n and sink(weir, "copy")["last_error"]
+    wait_for(lambda: lag(weir, "copy") >= n and sink(weir, "copy")["last_error"], "it shows")
     (weir.data / "copy.db").rmdir()
     for end in ("-shm", "-wal", ""):
         path = weir.data / f"saved{end}"
